@@ -1,0 +1,1 @@
+"""Sparse neural networks by re-weighted learning."""
