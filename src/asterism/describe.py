@@ -1,0 +1,40 @@
+"""Settings as plain JSON: what identifies a run, and what a reader needs to repeat it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+
+def describe(value: Any) -> Any:
+    """Frozen dataclasses, mappings and sequences, down to numbers and strings.
+
+    >>> from asterism.penalties import ReweightedL1
+    >>> describe(ReweightedL1(tau=0.5))
+    {'kind': 'ReweightedL1', 'tau': 0.5, 'relative': True}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            each.name: describe(getattr(value, each.name)) for each in dataclasses.fields(value)
+        }
+        return {"kind": type(value).__name__, **fields}
+    if isinstance(value, Mapping):
+        return {str(key): describe(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return getattr(value, "__qualname__", repr(value))
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Where two descriptions differ, as dotted paths."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = [*one, *(key for key in other if key not in one)]
+        return [
+            each
+            for key in keys
+            for each in differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+        ]
+    return [] if one == other else [path]

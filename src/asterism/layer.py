@@ -1,0 +1,180 @@
+"""One weight tensor and its change of variables: theta = q ⊙ omega, omega = 0 where pruned.
+
+Owns what `AffineScaling` keeps per parameter, and how that is saved. Where the parameter is a
+DTensor, so is every tensor here, with the same placement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from asterism.errors import InputError
+from asterism.initialisers import Initialiser, divide, root_mean_square
+from asterism.penalties import Penalty
+from asterism.schedules import Anneal
+
+TENSORS = ("omega", "latent", "psi", "previous")
+NUMBERS = ("scale", "tau", "scaled")
+
+
+@dataclass
+class Layer:
+    """The state of one re-weighted parameter.
+
+    omega is the metric, 0 exactly where the weight is pruned; `dead` marks those zeros, if there
+    are any. `scaled` says whether omega holds anything but zeros and ones.
+    """
+
+    name: str
+    param: nn.Parameter
+    penalty: Penalty
+    scale: float
+    omega: Tensor
+    latent: Tensor | None = None  # q itself, where it cannot be had from theta (splicing)
+    psi: Tensor | None = None  # the penalty's weights, where they are not the metric
+    previous: Tensor | None = None  # theta at the last re-weighting, where tau's schedule asks
+    scaled: bool = False
+    dead: Tensor | None = None
+
+    @property
+    def kept(self) -> Tensor:
+        """The mask: true where the weight is alive."""
+        return self.omega != 0
+
+    @property
+    def nonzeros(self) -> int:
+        return int(whole(self.kept.sum()))
+
+    @property
+    def q(self) -> Tensor:
+        """theta / omega, 0 where pruned."""
+        return divide(self.param, self.omega) if self.latent is None else self.latent
+
+    def reweight(self, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str) -> None:
+        """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
+        theta, q = self.param.detach(), self.q
+        self._anneal(anneal)
+        if self.latent is not None:
+            omega = self.penalty.omega(q.abs(), self.scale, previous=self.omega)
+        else:
+            omega = self.penalty.omega(theta.abs(), self.scale, previous=self.omega) * self.kept
+            if normalise:
+                omega *= initialiser.factor(theta, q, omega)
+            q = initialiser.start(theta, q, omega, lambda: standard_normal(omega, key))
+        self._check_finite(omega)
+        self.omega.copy_(omega)
+        self.param.copy_(q * omega)
+        self.scaled = not bool(whole(((omega == 0) | (omega == 1)).all()))
+        self._mark_dead()
+
+    def reweight_penalty(self, anneal: Anneal) -> None:
+        """The majoriser's weights alone: the metric stays plain (`eq:re-weighted`)."""
+        self._anneal(anneal)
+        self.renew_psi()
+
+    def renew_psi(self) -> None:
+        """psi from theta, 1 at zero."""
+        assert self.psi is not None
+        self.psi.copy_(self.penalty.relative_psi(self.param.abs(), self.scale))
+
+    def prune(self, kept: Tensor) -> None:
+        """Weights outside `kept` are zero from here on."""
+        if kept.dtype != torch.bool or kept.shape != self.param.shape:
+            raise InputError(
+                f"the mask of {self.name} must be bool of shape {tuple(self.param.shape)},"
+                f" found {kept.dtype} of shape {tuple(kept.shape)}"
+            )
+        kept = place_like(kept.to(self.param.device), self.param)
+        self.omega.mul_(kept)
+        self.param.mul_(kept)
+        self._mark_dead()
+
+    def flatten(self) -> None:
+        """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
+        self.omega.copy_(self.kept)
+        self.latent, self.scaled = None, False
+
+    def state(self) -> dict[str, Tensor]:
+        """What must be saved, as tensors."""
+        numbers = {
+            "scale": torch.tensor(self.scale, dtype=torch.float64),
+            "tau": torch.tensor(getattr(self.penalty, "tau", 0.0), dtype=torch.float64),
+            "scaled": torch.tensor(self.scaled),
+        }
+        tensors = {name: getattr(self, name) for name in TENSORS}
+        return numbers | {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`; shapes are checked before anything is written."""
+        if "latent" not in state:
+            self.latent = None
+        expected = self.state()
+        for name, current in expected.items():
+            found = state.get(name)
+            if not isinstance(found, Tensor) or found.shape != current.shape:
+                raise InputError(
+                    f"the saved state of {self.name} has no {name} of shape {tuple(current.shape)}:"
+                    " it was saved from another model or with other settings of AffineScaling"
+                )
+        for name in expected.keys() - set(NUMBERS):
+            getattr(self, name).copy_(state[name])
+        self.scale = float(state["scale"])
+        self.scaled = bool(state["scaled"])
+        self._mark_dead()
+        if hasattr(self.penalty, "tau"):
+            self.penalty = replace(self.penalty, tau=float(state["tau"]))  # type: ignore[type-var]
+
+    def _mark_dead(self) -> None:
+        dead = self.omega == 0
+        self.dead = dead if bool(whole(dead.any())) else None
+
+    def _anneal(self, anneal: Anneal) -> None:
+        change = 0.0
+        if self.previous is not None:
+            moved = torch.linalg.vector_norm(self.param - self.previous)
+            change = float(whole(moved / torch.linalg.vector_norm(self.previous)))
+            self.previous.copy_(self.param)
+        tau = getattr(self.penalty, "tau", None)
+        if tau is not None:
+            self.penalty = replace(self.penalty, tau=anneal.next(tau, change))  # type: ignore[type-var]
+
+    def _check_finite(self, omega: Tensor) -> None:
+        if not bool(whole(omega.isfinite().all())):
+            raise InputError(
+                f"{self.name}: omega is not finite, since the weights hold NaN or infinity:"
+                " has training diverged? Go back to the last good state"
+            )
+
+
+def measure_scale(param: Tensor, name: str) -> float:
+    """The RMS of the non-zero weights: the unit of tau, measured once."""
+    scale = float(whole(root_mean_square(param.detach(), param != 0)))
+    if not 0 < scale < float("inf"):
+        raise InputError(f"{name} has an RMS weight of {scale}: it needs finite, non-zero weights")
+    return scale
+
+
+def standard_normal(like: Tensor, key: str) -> Tensor:
+    """Noise that depends on the key and the position in the whole tensor, not on its sharding."""
+    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(like.shape, generator=generator, dtype=like.dtype)
+    return place_like(noise.to(like.device), like)
+
+
+def place_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """`tensor`, the same on every rank, sharded as `like` is."""
+    if isinstance(like, DTensor) and not isinstance(tensor, DTensor):
+        return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+    return tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with its shards and partial sums put together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -1,0 +1,181 @@
+"""AST: the paper's own method, Algorithm 1 and then a cut.
+
+t = 1 … T:   omega from theta (`reweight`), then train q in f(q ⊙ omega)
+the cut:     "layerwise", the paper's: threshold one layer, retrain the whole network, next
+             "global", ours: one density for all layers together, falling while it trains
+retraining   in theta-space: a small omega means a small step, and survivors must adapt
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from torch import nn
+
+from asterism.errors import InputError
+from asterism.initialisers import Greedy, Initialiser
+from asterism.masks import count, keep_largest, lamp, protect_largest
+from asterism.methods.recipe import Method, Recipe, gradual_cut, prune_down_to, wrap
+from asterism.penalties import Penalty, ReweightedL1
+from asterism.pruning import lookup
+from asterism.scaling import AffineScaling
+from asterism.schedules import Anneal, ConstantTau, InTurn, Layers, geometric, warmup_cosine
+from asterism.targets import choose
+from asterism.training import History, Stage
+
+
+@dataclass(frozen=True)
+class AffineScalingTransformation(Method):
+    """`density` is the share of all weights that stays, or shares by pattern (layerwise only).
+
+    lam > 0 trains the regularised objective (`eq:re-weighted`): `affine=False` with the penalty's
+    weights renewed at each step, lam rising geometrically from a fiftieth over the re-weighting.
+    """
+
+    penalty: Penalty = field(default_factory=ReweightedL1)
+    initialiser: Initialiser = field(default_factory=Greedy)
+    layers: Layers = field(default_factory=InTurn)
+    anneal: Anneal = field(default_factory=ConstantTau)
+    normalise: bool = True
+    lam: float = 0.0
+    reweights: int = 8
+    epochs_per_reweight: int = 1
+    tolerance: float | None = None
+    density: float | Mapping[str, float] = 0.0128
+    cut_by: Literal["global", "layerwise", "none"] = "global"
+    cut_epochs: int = 4
+    retrain_epochs: int = 6
+    score: str = "lamp"
+    lr: float = 0.05
+    weight_decay: float = 0.0
+
+    @property
+    def cut(self) -> str:
+        return {
+            "global": f"zeros, then global {self.score}"
+            if self.lam
+            else f"gradual, global {self.score}",
+            "layerwise": "layer by layer, as the paper",
+            "none": "none",
+        }[self.cut_by]
+
+    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+        regularised = self.lam > 0
+        optimizer = wrap(
+            model,
+            self.weight_decay,
+            self.penalty,
+            initialiser=self.initialiser,
+            layers=self.layers,
+            anneal=self.anneal,
+            normalise=self.normalise,
+            affine=not regularised,
+            reweight_every="step" if regularised else "round",
+            seed=seed,
+        )
+        return Recipe(optimizer, [*self._reweighting(), *self._cut(model)])
+
+    # ------------------------------------------------------------------ Algorithm 1
+
+    def _reweighting(self) -> list[Stage]:
+        if self.lam > 0:
+            epochs = self.reweights * self.epochs_per_reweight
+            rise = geometric(self.lam / 50, self.lam)
+
+            def set_lam(optimizer: AffineScaling, progress: float) -> None:
+                optimizer.lam = rise(progress)
+
+            return [
+                Stage(
+                    "regularise", epochs, warmup_cosine(self.lr, final=self.lr / 2), on_step=set_lam
+                )
+            ]
+        return [
+            Stage(
+                f"reweight {t}",
+                self.epochs_per_reweight,
+                warmup_cosine(self.lr),
+                begin=AffineScaling.reweight,
+                skip=self._converged,
+            )
+            for t in range(1, self.reweights + 1)
+        ]
+
+    def _converged(self, history: History) -> bool:
+        """Whether the last re-weighting moved the validation error by less than `tolerance`."""
+        errors = {record["t"]: record["validation_error_percent"] for record in history}
+        if self.tolerance is None or len(errors) < 2:
+            return False
+        *_, before, last = errors.values()
+        return math.isclose(before, last, rel_tol=0, abs_tol=self.tolerance)
+
+    # ------------------------------------------------------------------ the cut
+
+    def _cut(self, model: nn.Module) -> list[Stage]:
+        if self.cut_by == "none":
+            return []
+        if self.cut_by == "layerwise":
+            return self._layerwise_cut(model)
+        return self._zeros_cut(model) if self.lam > 0 else self._global_cut(model)
+
+    def _global_cut(self, model: nn.Module) -> list[Stage]:
+        if isinstance(self.density, Mapping):
+            raise InputError("a global cut takes one density; shares by layer go with 'layerwise'")
+        return gradual_cut(
+            geometric(1.0, self.density),
+            self.score,
+            epochs=(self.cut_epochs, self.retrain_epochs),
+            lr=self.lr,
+            begin=_settle,
+        )
+
+    def _zeros_cut(self, model: nn.Module) -> list[Stage]:
+        """The penalty has made exact zeros: they go, and of the rest what is over the density."""
+        assert not isinstance(self.density, Mapping)
+        density = self.density
+
+        def cut(optimizer: AffineScaling) -> None:
+            _settle(optimizer)
+            optimizer.prune(threshold=0.0)
+            prune_down_to(density, self.score, optimizer)
+
+        epochs = self.cut_epochs + self.retrain_epochs
+        return [Stage("retrain", epochs, warmup_cosine(self.lr), cut)]
+
+    def _layerwise_cut(self, model: nn.Module) -> list[Stage]:
+        names = [target.name for target in choose(model)]
+
+        def cut_layer(number: int, optimizer: AffineScaling) -> None:
+            _settle(optimizer)
+            optimizer.prune(density={names[number]: self._share(names[number:], optimizer)})
+
+        stages = [
+            Stage(
+                f"cut {name}", self.cut_epochs, warmup_cosine(self.lr), partial(cut_layer, number)
+            )
+            for number, name in enumerate(names)
+        ]
+        return [*stages, Stage("retrain", self.retrain_epochs, warmup_cosine(self.lr))]
+
+    def _share(self, names: Sequence[str], optimizer: AffineScaling) -> float:
+        """What the first of the layers still uncut may keep, by LAMP over all of them.
+
+        Layers cut before have taken their part of the budget already.
+        """
+        if isinstance(self.density, Mapping):
+            return lookup(self.density, names[0], "density")
+        weights, masks = optimizer.weights(), optimizer.masks()
+        budget = count(self.density, sum(weight.numel() for weight in weights.values()))
+        spent = sum(int(mask.sum()) for name, mask in masks.items() if name not in names)
+        scores = [protect_largest(lamp(weights[name])) for name in names]
+        return float(keep_largest(scores, budget - spent)[0].double().mean())
+
+
+def _settle(optimizer: AffineScaling) -> None:
+    """From here on theta-space: no metric, no penalty."""
+    optimizer.lam = 0.0
+    optimizer.flatten()

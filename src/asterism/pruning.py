@@ -1,0 +1,147 @@
+"""From a request (density, threshold or masks) to one mask per layer.
+
+Owns the exactness contract (the density asked for is the density achieved, to the weight) and the
+collapse guard (no layer loses its last weight). Whole tensors in, whole masks out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from asterism.errors import InputError
+from asterism.masks import OUT, SCORES, count, keep_largest, magnitude, protect_largest
+from asterism.targets import matches
+
+T = TypeVar("T")
+Tensors = Mapping[str, Tensor]
+Masks = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `AffineScaling.prune` was asked for; exactly one of the first three."""
+
+    density: float | Mapping[str, float] | None = None
+    threshold: float | Mapping[str, float] | None = None
+    masks: Tensors | None = None
+    per_layer: bool = False
+    score: str = "lamp"
+
+    def __post_init__(self) -> None:
+        given = [self.density, self.threshold, self.masks]
+        if sum(each is not None for each in given) != 1:
+            raise InputError("prune takes exactly one of density, threshold and masks")
+        if self.score not in SCORES:
+            raise InputError(f"unknown score {self.score!r}: choose from {', '.join(SCORES)}")
+
+
+def choose_masks(weights: Tensors, kept: Tensors, request: Request) -> Masks:
+    """The masks of the layers that the request names; what is pruned already stays pruned."""
+    for name, theta in weights.items():
+        if not theta.isfinite().all():
+            raise InputError(f"{name} holds NaN or infinity: has training diverged?")
+    if request.masks is not None:
+        return _given(weights, kept, request.masks)
+    if request.threshold is not None:
+        levels = _per_layer(request.threshold, weights, "threshold")
+        return {name: _above(name, weights[name], kept[name], levels[name]) for name in levels}
+    assert request.density is not None
+    if request.per_layer or isinstance(request.density, Mapping):
+        densities = _per_layer(request.density, weights, "density")
+        return {
+            name: _largest({name: weights[name]}, kept, densities[name], "magnitude")[name]
+            for name in densities
+        }
+    return _largest(weights, kept, request.density, request.score)
+
+
+def lookup(table: Mapping[str, T], name: str, what: str) -> T:
+    """The entry whose pattern fits a layer; the first one wins."""
+    for pattern, entry in table.items():
+        if matches(name, [pattern]):
+            return entry
+    raise InputError(f"no {what} is given for {name}: add a pattern that matches it, or '*'")
+
+
+@torch.no_grad()
+def apply_masks(model: nn.Module, masks: Tensors) -> None:
+    """Zeroes what the masks leave out, in any copy of the model (averaged, wrapped or loaded)."""
+    params = dict(model.named_parameters(remove_duplicate=False))
+    for name, mask in masks.items():
+        param = params.get(name, params.get(f"module.{name}"))
+        if param is None or param.shape != mask.shape:
+            raise InputError(f"the copy has no parameter {name} of shape {tuple(mask.shape)}")
+        param.mul_(mask.to(param.device))
+
+
+def _largest(weights: Tensors, kept: Tensors, density: float, score: str) -> Masks:
+    keep = count(density, sum(theta.numel() for theta in weights.values()))
+    if keep < len(weights):
+        raise InputError(
+            f"density {density} would keep {keep} weights in {len(weights)} layers: every layer"
+            " needs at least one"
+        )
+    scores = [SCORES[score](theta).masked_fill(~kept[name], OUT) for name, theta in weights.items()]
+    alive = sum(int(kept[name].sum()) for name in weights)
+    if keep > alive:
+        raise InputError(
+            f"density {density} asks for {keep} weights, but only {alive} are left: pruned weights"
+            " do not come back"
+        )
+    masks = keep_largest(scores, keep)
+    if not all(mask.any() for mask in masks):
+        _warn_collapse([name for name, mask in zip(weights, masks, strict=True) if not mask.any()])
+        masks = keep_largest([protect_largest(each) for each in scores], keep)
+    return dict(zip(weights, masks, strict=True))
+
+
+def _above(name: str, theta: Tensor, kept: Tensor, level: float) -> Tensor:
+    if level < 0:
+        raise InputError(f"a threshold cannot be negative, got {level} for {name}")
+    mask = (theta.abs() > level) & kept
+    if not mask.any():
+        _warn_collapse([name])
+        mask = keep_largest([magnitude(theta).masked_fill(~kept, OUT)], 1)[0]
+    return mask
+
+
+def _given(weights: Tensors, kept: Tensors, masks: Tensors) -> Masks:
+    chosen = {}
+    for name, mask in masks.items():
+        if name not in weights:
+            raise InputError(f"no layer is called {name!r}; there are {', '.join(weights)}")
+        if mask.dtype != torch.bool or mask.shape != weights[name].shape:
+            raise InputError(
+                f"the mask of {name} must be bool of shape {tuple(weights[name].shape)},"
+                f" found {mask.dtype} of shape {tuple(mask.shape)}"
+            )
+        if not (mask.to(kept[name].device) & kept[name]).any():
+            raise InputError(f"the mask of {name} keeps none of its weights")
+        chosen[name] = mask
+    return chosen
+
+
+def _per_layer(value: float | Mapping[str, float], weights: Tensors, what: str) -> dict[str, float]:
+    """One number per layer that is named; layers that no pattern matches are left alone."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(weights, value)
+    for pattern in value:
+        if not any(matches(name, [pattern]) for name in weights):
+            raise InputError(
+                f"no layer matches the pattern {pattern!r}; there are {', '.join(weights)}"
+            )
+    named = [name for name in weights if matches(name, value)]
+    return {name: lookup(value, name, what) for name in named}
+
+
+def _warn_collapse(names: list[str]) -> None:
+    warnings.warn(
+        f"the cut would leave nothing of {', '.join(names)}: its largest weight is kept",
+        stacklevel=4,
+    )

@@ -1,0 +1,211 @@
+"""One plain training loop over stages, with history, checkpoints and exact resumption.
+
+Owns batches, evaluation, history and checkpoints. Knows no method by name: a method hands it a
+list of stages, each with a learning rate, something to do at its beginning and at every step.
+
+Batches are drawn from tensors in memory, in an order that depends only on the seed and the epoch,
+so that a resumed run sees what an undisturbed one would have seen.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asterism.data import Dataset, Split
+from asterism.errors import InputError
+from asterism.files import write_atomically
+from asterism.metrics import error_percent, kurtosis, total_density_percent
+from asterism.scaling import AffineScaling
+from asterism.schedules import Schedule, layer
+
+Record = dict[str, Any]
+History = list[Record]
+Watch = Callable[[Record], None]
+
+
+class DivergedError(InputError):
+    """The loss is no longer a number; the model holds the last good state."""
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def _never(_: History) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some epochs of training under one learning-rate schedule.
+
+    begin    called once before the first step, e.g. to re-weight or prune
+    on_step  called before each step with the progress through the stage, 0 to 1
+    skip     asked once with the history so far: a converged run skips what is left
+    """
+
+    name: str
+    epochs: int
+    lr: Schedule
+    begin: Callable[[AffineScaling], Any] = _nothing
+    on_step: Callable[[AffineScaling, float], Any] = _nothing
+    skip: Callable[[History], bool] = _never
+
+
+@dataclass
+class Progress:
+    """Where a run stands: what a checkpoint holds beside the weights."""
+
+    stage: int = 0
+    epoch: int = 0
+    history: History = field(default_factory=list)
+
+    @property
+    def epochs_done(self) -> int:
+        return len(self.history)
+
+
+def train(
+    model: nn.Module,
+    optimizer: AffineScaling,
+    stages: Sequence[Stage],
+    data: Dataset,
+    *,
+    seed: int = 0,
+    batch_size: int = 128,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    watch: Watch = _nothing,
+) -> History:
+    """Runs the stages in turn; one record of the history for each epoch.
+
+    With `checkpoint`, the state is saved after each epoch; with `resume`, a run goes on from there
+    and ends in the same bits as one that was never interrupted (at a fixed number of threads).
+    """
+    progress = Progress()
+    if resume and checkpoint is not None and checkpoint.exists():
+        progress = _restore(torch_load(checkpoint), model, optimizer)
+    good = _snapshot(model, optimizer, progress)
+    while progress.stage < len(stages):
+        stage = stages[progress.stage]
+        if progress.epoch == 0:
+            if stage.skip(progress.history):
+                progress.stage += 1
+                continue
+            stage.begin(optimizer)
+        while progress.epoch < stage.epochs:
+            started = time.perf_counter()
+            loss = _train_epoch(model, optimizer, stage, data.train, progress, seed, batch_size)
+            if not math.isfinite(loss):
+                _restore(good, model, optimizer)
+                raise DivergedError(
+                    f"training diverged in stage {stage.name!r}, epoch {progress.epoch + 1}:"
+                    " the loss is not finite. The last good state is kept; lower the learning rate"
+                )
+            progress.epoch += 1
+            record = measure(model, optimizer, data.validation)
+            record |= {"stage": stage.name, "epoch": progress.epochs_done + 1, "loss": loss}
+            record["seconds"] = time.perf_counter() - started
+            progress.history.append(record)
+            good = _snapshot(model, optimizer, progress)
+            if checkpoint is not None:
+                _save(checkpoint, good)
+            watch(record)
+        progress.stage, progress.epoch = progress.stage + 1, 0
+    return progress.history
+
+
+def measure(model: nn.Module, optimizer: AffineScaling, validation: Split) -> Record:
+    """What the history holds of a network: error, density, kurtosis, re-weightings so far."""
+    weights = optimizer.weights()
+    return {
+        "t": optimizer.iteration,
+        "validation_error_percent": error_percent(model, validation.images, validation.labels),
+        "density_percent": total_density_percent(weights),
+        "kurtosis": {layer(name): kurtosis(weight) for name, weight in weights.items()},
+    }
+
+
+def _train_epoch(
+    model: nn.Module,
+    optimizer: AffineScaling,
+    stage: Stage,
+    split: Split,
+    progress: Progress,
+    seed: int,
+    batch_size: int,
+) -> float:
+    """One pass over the data in a random order; the mean loss, or NaN once it is not finite."""
+    model.train()
+    batches = torch.split(_shuffled(len(split.labels), seed, progress.epochs_done), batch_size)
+    total = torch.zeros(())
+    for number, batch in enumerate(batches):
+        through = (progress.epoch + number / len(batches)) / stage.epochs
+        for group in optimizer.param_groups:
+            group["lr"] = stage.lr(through)
+        stage.on_step(optimizer, through)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(split.images[batch]), split.labels[batch])
+        torch.autograd.backward(loss)
+        optimizer.step()
+        total += loss.detach() * len(batch)
+        if number % 50 == 0 and not total.isfinite():
+            return math.nan
+    return float(total) / len(split.labels)
+
+
+def _shuffled(length: int, seed: int, epoch: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    return torch.randperm(length, generator=generator)
+
+
+def _snapshot(model: nn.Module, optimizer: AffineScaling, progress: Progress) -> Record:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    return {
+        **_clone(state),
+        "rng": torch.get_rng_state(),
+        "stage": progress.stage,
+        "epoch": progress.epoch,
+        "history": list(progress.history),
+    }
+
+
+def _restore(snapshot: Record, model: nn.Module, optimizer: AffineScaling) -> Progress:
+    model.load_state_dict(snapshot["model"])
+    optimizer.load_state_dict(_clone(snapshot["optimizer"]))
+    torch.set_rng_state(snapshot["rng"])
+    return Progress(snapshot["stage"], snapshot["epoch"], list(snapshot["history"]))
+
+
+def _clone(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: _clone(value) for key, value in state.items()}
+    return [_clone(each) for each in state] if isinstance(state, list) else state
+
+
+def _save(path: Path, snapshot: Record) -> None:
+    buffer = io.BytesIO()
+    torch.save(snapshot, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def torch_load(path: Path) -> Any:
+    """A file written by torch.save, read without running any code that it may hold."""
+    try:
+        return torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cannot read {path} ({reason}): delete it to start anew") from error
