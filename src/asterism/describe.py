@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,8 @@ def describe(value: Any) -> Any:
         return [describe(each) for each in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return getattr(value, "__qualname__", repr(value))
+    # An address would tell two runs of the same settings apart.
+    return getattr(value, "__qualname__", re.sub(r" at 0x\w+", "", repr(value)))
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:

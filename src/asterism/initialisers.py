@@ -25,7 +25,8 @@ class Initialiser(ABC):
 
     def factor(self, theta: Tensor, q: Tensor, omega: Tensor) -> Tensor:
         """The factor on the new omega: here RMS(omega) = 1 over the live weights."""
-        return 1 / root_mean_square(omega, omega != 0)
+        size = root_mean_square(omega, omega != 0)
+        return torch.where(size > 0, 1 / size, 1.0)
 
     @abstractmethod
     def start(self, theta: Tensor, q: Tensor, omega: Tensor, noise: MakeNoise) -> Tensor:
@@ -51,8 +52,8 @@ class Noise(Initialiser):
             raise InputError(f"sigma must be non-negative and finite, got {self.sigma}")
 
     def start(self, theta: Tensor, q: Tensor, omega: Tensor, noise: MakeNoise) -> Tensor:
-        exact = divide(theta, omega)
-        return exact + noise() * (self.sigma * root_mean_square(exact, omega != 0))
+        exact, live = divide(theta, omega), omega != 0
+        return exact + noise() * live * (self.sigma * root_mean_square(exact, live))
 
 
 @dataclass(frozen=True)
@@ -80,4 +81,4 @@ def divide(theta: Tensor, omega: Tensor) -> Tensor:
 def root_mean_square(values: Tensor, live: Tensor) -> Tensor:
     """The RMS over the live entries; the others are zero."""
     norm: Tensor = torch.linalg.vector_norm(values)
-    return norm / live.sum().clamp_min(1).sqrt()
+    return norm / live.sum().clamp_min(1).to(norm.dtype).sqrt()

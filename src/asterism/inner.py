@@ -7,16 +7,22 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
+from asterism.layer import whole
 
-# How state behaves when q → q·ratio: a gradient of q scales with omega, its square with omega².
+# How state behaves when omega → omega·ratio: a gradient of q scales with it, its square with the
+# square.
 POWERS = {
     "momentum_buffer": 1,
+    "grad_avg": 1,
     "exp_avg": 1,
     "exp_avg_sq": 2,
     "max_exp_avg_sq": 2,
     "square_avg": 2,
     "sum": 2,
 }
+
+# Its momentum is of gradients over their own size, which no scale reaches.
+POWERS_OF_RMSPROP = POWERS | {"momentum_buffer": 0}
 
 # They keep copies of the weights of their own, which no change of variables reaches.
 UNSUPPORTED = {
@@ -40,10 +46,16 @@ def check_supported(optimizer: Optimizer) -> None:
             raise InputError(f"AffineScaling cannot wrap {type(optimizer).__name__}: {advice}")
 
 
+def check_model(model: nn.Module) -> None:
+    """An error for models whose parameters are pieces of something else."""
+    if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
+        raise InputError("FSDP1 flattens the parameters: use FSDP2's fully_shard instead")
+
+
 def check_parameter(name: str, param: nn.Parameter) -> None:
-    """An error for parameters whose precision or layout would lose q silently."""
-    if type(param).__name__ == "FlatParameter":
-        raise InputError(f"{name} is flattened by FSDP1: use FSDP2's fully_shard instead")
+    """An error for parameters whose precision would lose q silently."""
+    if param.is_complex():
+        raise InputError(f"{name} is complex: AffineScaling scales real weights alone")
     if param.dtype not in (torch.float32, torch.float64):
         raise InputError(
             f"{name} is {param.dtype}, too coarse for q = theta / omega: keep the parameters in"
@@ -51,40 +63,58 @@ def check_parameter(name: str, param: nn.Parameter) -> None:
         )
 
 
-def follow(optimizer: Optimizer, param: nn.Parameter, before: Tensor | None, now: Tensor) -> None:
-    """After a re-weighting: forget the state of the old q-space, or with `before` rescale it."""
-    state = optimizer.state.get(param, {})
-    if before is None or _is_joint(optimizer):
-        reset(optimizer, param)
-        return
-    ratio = torch.where(before == 0, 0.0, now / before)
-    for key, value in state.items():
-        if not isinstance(value, Tensor) or value.shape != param.shape:
-            continue
+def is_rehearsal(optimizer: Optimizer) -> bool:
+    """Whether nothing can move: lr = 0 and every gradient 0.
+
+    torch.distributed.checkpoint takes such a step to make room for the state that it loads.
+    """
+    groups = optimizer.param_groups
+    if any(float(group.get("lr", 1.0)) != 0 for group in groups):
+        return False
+    gradients = [param.grad for group in groups for param in group["params"]]
+    return not any(bool(whole(grad.any())) for grad in gradients if grad is not None)
+
+
+def is_separate(optimizer: Optimizer) -> bool:
+    """Whether each parameter has a state of its own; L-BFGS has one history for all."""
+    return not isinstance(optimizer, torch.optim.LBFGS)
+
+
+def check_rescalable(optimizer: Optimizer, param: nn.Parameter) -> None:
+    """An error where a parameter's state holds what `rescale` does not know."""
+    for key in _tensors(optimizer, param):
         if key not in POWERS:
             raise InputError(
                 f"{type(optimizer).__name__} keeps {key!r}, which cannot be rescaled:"
                 " use state='reset'"
             )
-        value.mul_(ratio ** POWERS[key])
+
+
+def rescale(optimizer: Optimizer, param: nn.Parameter, before: Tensor, now: Tensor) -> None:
+    """Takes the state of a parameter along into the new q-space."""
+    powers = POWERS_OF_RMSPROP if isinstance(optimizer, torch.optim.RMSprop) else POWERS
+    ratio = torch.where(before == 0, 0.0, now / before)
+    for key, value in _tensors(optimizer, param).items():
+        value.mul_(ratio ** powers[key])
 
 
 def reset(optimizer: Optimizer, param: nn.Parameter) -> None:
     """The state of one parameter, as if it had never taken a step."""
-    if _is_joint(optimizer):
+    if not is_separate(optimizer):
         optimizer.state.clear()
     optimizer.state.pop(param, None)
 
 
 def forget_pruned(optimizer: Optimizer, param: nn.Parameter, kept: Tensor) -> None:
     """No momentum is left where a weight has gone."""
-    if _is_joint(optimizer):
+    if not is_separate(optimizer):
         optimizer.state.clear()
-    for value in optimizer.state.get(param, {}).values():
-        if isinstance(value, Tensor) and value.shape == param.shape:
+    for value in _tensors(optimizer, param).values():
+        if value.shape == param.shape:
             value.mul_(kept)
 
 
-def _is_joint(optimizer: Optimizer) -> bool:
-    """L-BFGS keeps one history for all parameters together."""
-    return isinstance(optimizer, torch.optim.LBFGS)
+def _tensors(optimizer: Optimizer, param: nn.Parameter) -> dict[str, Tensor]:
+    """A parameter's state without its counters."""
+    state = optimizer.state.get(param, {}).items()
+    return {key: value for key, value in state if isinstance(value, Tensor) and value.ndim > 0}

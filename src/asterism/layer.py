@@ -20,7 +20,7 @@ from asterism.penalties import Penalty
 from asterism.schedules import Anneal
 
 TENSORS = ("omega", "latent", "psi", "previous")
-NUMBERS = ("scale", "tau", "scaled")
+NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
 @dataclass
@@ -28,7 +28,8 @@ class Layer:
     """The state of one re-weighted parameter.
 
     omega is the metric, 0 exactly where the weight is pruned; `dead` marks those zeros, if there
-    are any. `scaled` says whether omega holds anything but zeros and ones.
+    are any. `scaled` says whether omega holds anything but zeros and ones, `stale` that the inner
+    optimizer's state belongs to an earlier q-space.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Layer:
     psi: Tensor | None = None  # the penalty's weights, where they are not the metric
     previous: Tensor | None = None  # theta at the last re-weighting, where tau's schedule asks
     scaled: bool = False
+    stale: bool = False
     dead: Tensor | None = None
 
     @property
@@ -65,11 +67,15 @@ class Layer:
         else:
             omega = self.penalty.omega(theta.abs(), self.scale, previous=self.omega) * self.kept
             if normalise:
-                omega *= initialiser.factor(theta, q, omega)
+                omega = omega * initialiser.factor(theta, q, omega)
+            # Under the smallest normal number theta / omega could overflow.
+            omega.masked_fill_(omega < torch.finfo(omega.dtype).tiny, 0.0)
+            self._check_alive(omega)
             q = initialiser.start(theta, q, omega, lambda: standard_normal(omega, key))
-        self._check_finite(omega)
+        theta = (q * omega).masked_fill_(omega == 0, 0.0)
+        self._check_finite(omega, theta)
         self.omega.copy_(omega)
-        self.param.copy_(q * omega)
+        self.param.copy_(theta)
         self.scaled = not bool(whole(((omega == 0) | (omega == 1)).all()))
         self._mark_dead()
 
@@ -90,9 +96,9 @@ class Layer:
                 f"the mask of {self.name} must be bool of shape {tuple(self.param.shape)},"
                 f" found {kept.dtype} of shape {tuple(kept.shape)}"
             )
-        kept = place_like(kept.to(self.param.device), self.param)
-        self.omega.mul_(kept)
-        self.param.mul_(kept)
+        gone = place_like(~kept.to(self.param.device), self.param)
+        self.omega.masked_fill_(gone, 0.0)
+        self.param.masked_fill_(gone, 0.0)
         self._mark_dead()
 
     def flatten(self) -> None:
@@ -106,29 +112,39 @@ class Layer:
             "scale": torch.tensor(self.scale, dtype=torch.float64),
             "tau": torch.tensor(getattr(self.penalty, "tau", 0.0), dtype=torch.float64),
             "scaled": torch.tensor(self.scaled),
+            "stale": torch.tensor(self.stale),
         }
         tensors = {name: getattr(self, name) for name in TENSORS}
         return numbers | {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
+    def check(self, state: dict[str, Any]) -> None:
+        """An error unless `load` can take this state. Whether there is a latent q is part of it."""
+        expected = {name: tensor.shape for name, tensor in self.state().items()}
+        expected.pop("latent", None)
+        if "latent" in state:
+            expected["latent"] = self.param.shape
+        for name, shape in expected.items():
+            found = state.get(name)
+            if not isinstance(found, Tensor) or found.shape != shape:
+                raise InputError(
+                    f"the saved state of {self.name} has no {name} of shape {tuple(shape)}: it was"
+                    " saved from another model or with other settings of AffineScaling"
+                )
+
     def load(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`; shapes are checked before anything is written."""
+        """The inverse of `state`."""
         if "latent" not in state:
             self.latent = None
-        expected = self.state()
-        for name, current in expected.items():
-            found = state.get(name)
-            if not isinstance(found, Tensor) or found.shape != current.shape:
-                raise InputError(
-                    f"the saved state of {self.name} has no {name} of shape {tuple(current.shape)}:"
-                    " it was saved from another model or with other settings of AffineScaling"
-                )
-        for name in expected.keys() - set(NUMBERS):
-            getattr(self, name).copy_(state[name])
+        elif self.latent is None:
+            self.latent = torch.empty_like(self.omega)
+        for name in self.state().keys() - set(NUMBERS):
+            current = getattr(self, name)
+            current.copy_(place_like(state[name].to(current.device), current))
         self.scale = float(state["scale"])
-        self.scaled = bool(state["scaled"])
-        self._mark_dead()
+        self.scaled, self.stale = bool(state["scaled"]), bool(state["stale"])
         if hasattr(self.penalty, "tau"):
             self.penalty = replace(self.penalty, tau=float(state["tau"]))  # type: ignore[type-var]
+        self._mark_dead()
 
     def _mark_dead(self) -> None:
         dead = self.omega == 0
@@ -144,11 +160,18 @@ class Layer:
         if tau is not None:
             self.penalty = replace(self.penalty, tau=anneal.next(tau, change))  # type: ignore[type-var]
 
-    def _check_finite(self, omega: Tensor) -> None:
-        if not bool(whole(omega.isfinite().all())):
+    def _check_alive(self, omega: Tensor) -> None:
+        if not bool(whole((omega != 0).any())):
             raise InputError(
-                f"{self.name}: omega is not finite, since the weights hold NaN or infinity:"
-                " has training diverged? Go back to the last good state"
+                f"{self.name}: omega is 0 everywhere, so nothing of the layer would be left: use a"
+                " penalty with a lower threshold, or a larger tau"
+            )
+
+    def _check_finite(self, omega: Tensor, theta: Tensor) -> None:
+        if not bool(whole((omega.isfinite() & theta.isfinite()).all())):
+            raise InputError(
+                f"{self.name}: omega or q ⊙ omega is not finite: has training diverged? Go back to"
+                " the last good state"
             )
 
 
@@ -156,7 +179,10 @@ def measure_scale(param: Tensor, name: str) -> float:
     """The RMS of the non-zero weights: the unit of tau, measured once."""
     scale = float(whole(root_mean_square(param.detach(), param != 0)))
     if not 0 < scale < float("inf"):
-        raise InputError(f"{name} has an RMS weight of {scale}: it needs finite, non-zero weights")
+        raise InputError(
+            f"{name} has an RMS weight of {scale}: it needs finite weights, not all zero, or"
+            f" exclude=['{name}']"
+        )
     return scale
 
 

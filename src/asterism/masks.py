@@ -56,9 +56,13 @@ def quality_threshold(theta: Tensor, quality: float) -> float:
 
 
 def protect_largest(scores: Tensor) -> Tensor:
-    """The scores with the layer's first largest raised to infinity: no layer loses everything."""
+    """The scores with the layer's first largest raised to infinity: no layer loses everything.
+
+    Where all weights are out of the running there is nothing left to protect.
+    """
     protected = scores.clone(memory_format=torch.contiguous_format).flatten()
-    protected[protected.argmax()] = math.inf
+    if (protected >= 0).any():
+        protected[protected.argmax()] = math.inf
     return protected.view(scores.shape)
 
 
@@ -89,7 +93,7 @@ def _ordered_bits(score: Tensor) -> Tensor:
     """Non-negative floats order as their bits do; OUT becomes a negative integer."""
     if score.isnan().any():
         raise InputError("the scores contain NaN: has training diverged?")
-    return score.detach().to(torch.float32, memory_format=torch.contiguous_format).view(torch.int32)
+    return score.detach().float().contiguous().view(torch.int32)
 
 
 def _kth_largest(bits: Sequence[Tensor], count: int) -> tuple[int, int]:

@@ -167,7 +167,7 @@ class HardThreshold(Penalty):
 
     def __post_init__(self) -> None:
         if not 0 <= self.a <= self._upper < math.inf:
-            raise InputError(f"thresholds need 0 ≤ a ≤ b, got a = {self.a}, b = {self.b}")
+            raise InputError(f"HardThreshold needs 0 ≤ a ≤ b < ∞, got a = {self.a}, b = {self.b}")
 
     @property
     def _upper(self) -> float:
@@ -206,30 +206,38 @@ class Concave(Penalty):
         return self.g(z / scale if self.relative else z)
 
     def psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
+        x = z.detach()
+        if self.order == 2:  # where the square is lost to underflow, so is h'
+            x = x.masked_fill(x * x < torch.finfo(x.dtype).tiny, 0.0)
         with torch.enable_grad():
-            x = (z.detach() / (scale if self.relative else 1.0)).requires_grad_()
-            psi = self._slope(x) if self.order == 1 else self._slope_in_square(x)
-        worst = psi[~(psi.isfinite() & (psi > 0))]
-        if worst.numel():
+            x.requires_grad_()
+            g = self.value(x, scale)
+            psi = _derivative(g, x) if self.order == 1 else _derivative_in_square(g, x)
+        bad = ~(psi.isfinite() & (psi > 0))
+        if bad.any():
             name = getattr(self.g, "__name__", repr(self.g))
             raise InputError(
-                f"psi of the penalty {name} must be positive and finite, found {worst[0].item():g}:"
-                " let g rise with the magnitude, with a bounded slope at zero"
+                f"psi of the penalty {name} must be positive and finite, found {psi[bad][0]:g} at"
+                f" z = {z[bad][0]:g}: let g rise with the magnitude, with a bounded slope at zero"
             )
         return psi
 
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
         return self.psi(z, scale) ** (-1 / self.order)
 
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.autograd.grad(self.g(x).sum(), x)[0]
 
-    def _slope_in_square(self, x: Tensor) -> Tensor:
-        """h'(x²) = g'(x) / 2x, which tends to g''(0) / 2 where g is smooth at zero."""
-        (slope,) = torch.autograd.grad(self.g(x).sum(), x, create_graph=True)
-        (curvature,) = torch.autograd.grad(slope.sum(), x)
-        smooth_zero = (x == 0) & (slope == 0)
-        return torch.where(smooth_zero, curvature, slope / x).detach() / 2
+def _derivative(g: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
+    """g'(x), elementwise; 0 where g does not depend on x."""
+    if not g.requires_grad:
+        return torch.zeros_like(x)
+    return torch.autograd.grad(g.sum(), x, create_graph=create_graph)[0]
+
+
+def _derivative_in_square(g: Tensor, x: Tensor) -> Tensor:
+    """h'(x²) = g'(x) / 2x, which tends to g''(0) / 2 where g is smooth at zero."""
+    slope = _derivative(g, x, create_graph=True)
+    smooth_zero = (x == 0) & (slope == 0)
+    return torch.where(smooth_zero, _derivative(slope, x), slope / x).detach() / 2
 
 
 def _check_positive(name: str, number: float) -> None:

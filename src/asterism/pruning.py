@@ -6,6 +6,7 @@ collapse guard (no layer loses its last weight). Whole tensors in, whole masks o
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,30 +83,33 @@ def apply_masks(model: nn.Module, masks: Tensors) -> None:
 
 def _largest(weights: Tensors, kept: Tensors, density: float, score: str) -> Masks:
     keep = count(density, sum(theta.numel() for theta in weights.values()))
+    where = next(iter(weights)) if len(weights) == 1 else f"{len(weights)} layers"
     if keep < len(weights):
         raise InputError(
-            f"density {density} would keep {keep} weights in {len(weights)} layers: every layer"
-            " needs at least one"
+            f"density {density} would keep {keep} weights in {where}: every layer needs at least"
+            " one"
         )
-    scores = [SCORES[score](theta).masked_fill(~kept[name], OUT) for name, theta in weights.items()]
     alive = sum(int(kept[name].sum()) for name in weights)
     if keep > alive:
         raise InputError(
-            f"density {density} asks for {keep} weights, but only {alive} are left: pruned weights"
-            " do not come back"
+            f"density {density} asks for {keep} weights in {where}, but only {alive} are left:"
+            " pruned weights do not come back"
         )
-    masks = keep_largest(scores, keep)
-    if not all(mask.any() for mask in masks):
-        _warn_collapse([name for name, mask in zip(weights, masks, strict=True) if not mask.any()])
-        masks = keep_largest([protect_largest(each) for each in scores], keep)
-    return dict(zip(weights, masks, strict=True))
+    scores = [SCORES[score](theta).masked_fill(~kept[name], OUT) for name, theta in weights.items()]
+    masks = dict(zip(weights, keep_largest(scores, keep), strict=True))
+    lost = [name for name, mask in masks.items() if kept[name].any() and not mask.any()]
+    if lost:
+        _warn_collapse(lost)
+        protected = [protect_largest(each) for each in scores]
+        masks = dict(zip(weights, keep_largest(protected, keep), strict=True))
+    return masks
 
 
 def _above(name: str, theta: Tensor, kept: Tensor, level: float) -> Tensor:
-    if level < 0:
-        raise InputError(f"a threshold cannot be negative, got {level} for {name}")
+    if not 0 <= level < math.inf:
+        raise InputError(f"a threshold must be at least 0 and finite, got {level} for {name}")
     mask = (theta.abs() > level) & kept
-    if not mask.any():
+    if kept.any() and not mask.any():
         _warn_collapse([name])
         mask = keep_largest([magnitude(theta).masked_fill(~kept, OUT)], 1)[0]
     return mask
@@ -121,9 +125,9 @@ def _given(weights: Tensors, kept: Tensors, masks: Tensors) -> Masks:
                 f"the mask of {name} must be bool of shape {tuple(weights[name].shape)},"
                 f" found {mask.dtype} of shape {tuple(mask.shape)}"
             )
-        if not (mask.to(kept[name].device) & kept[name]).any():
+        chosen[name] = mask.to(kept[name].device) & kept[name]
+        if not chosen[name].any():
             raise InputError(f"the mask of {name} keeps none of its weights")
-        chosen[name] = mask
     return chosen
 
 
@@ -142,6 +146,6 @@ def _per_layer(value: float | Mapping[str, float], weights: Tensors, what: str) 
 
 def _warn_collapse(names: list[str]) -> None:
     warnings.warn(
-        f"the cut would leave nothing of {', '.join(names)}: its largest weight is kept",
+        f"the cut would leave nothing of {', '.join(names)}: the largest weight stays",
         stacklevel=4,
     )

@@ -6,6 +6,8 @@ inside, the model ends in theta-space and its gradients are those of theta.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,77 +20,80 @@ Closure = Callable[[], Any]
 
 
 class QSpace:
-    """A context in which parameters hold q and gradients are those of q."""
+    """Between `enter` and `leave` parameters hold q and gradients are those of q.
+
+    Both know where they stand, so that leaving twice is leaving once.
+    """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
-        self.scaled = [layer for layer in layers if layer.scaled]
+        direct = [layer for layer in layers if layer.latent is None]
         self.latent = [layer for layer in layers if layer.latent is not None]
-        # Where a gradient must be brought to q-space, or masked.
-        self.touched = [
-            layer
-            for layer in layers
-            if layer.latent is None and (layer.scaled or layer.dead is not None)
-        ]
-        self.inside = self.gradients_scaled = False
+        self.scaled = [layer for layer in direct if layer.scaled]
+        self.pruned = [layer for layer in direct if layer.dead is not None]
+        self.inside = False
 
-    @contextmanager
-    def __call__(self, scale_gradients: bool) -> Iterator[None]:
-        try:
-            self._enter()
-            if scale_gradients:
-                self._scale_gradients()
-            yield
-        except BaseException:
-            self._leave()
-            # The interrupt may have come between 0 / 0 and its repair.
-            _fill_dead([layer.param for layer in self.scaled], self.scaled)
-            self._restore_gradients()
-            raise
-        self._leave()
-        self._restore_gradients()
+    def enter(self) -> None:
+        """theta → q, and gradients of theta → gradients of q; straight through where latent."""
+        with uninterrupted():
+            _divide([layer.param for layer in self.scaled], self.scaled)
+            for layer in self.latent:
+                assert layer.latent is not None
+                layer.param.copy_(layer.latent)
+            _multiply(*_gradients(self.scaled))
+            _fill_dead(*_gradients(self.pruned))
+            self.inside = True
+
+    def leave(self) -> None:
+        """q → theta, and gradients of q → gradients of theta; exact zeros where pruned."""
+        with uninterrupted():
+            if not self.inside:
+                return
+            for layer in self.latent:
+                assert layer.latent is not None
+                layer.latent.copy_(layer.param)
+                layer.param.mul_(layer.omega)
+            _multiply([layer.param for layer in self.scaled], self.scaled)
+            _fill_dead([layer.param for layer in self.pruned], self.pruned)
+            # So that gradients accumulate as without the wrapper.
+            _divide(*_gradients(self.scaled))
+            self.inside = False
 
     def evaluate(self, closure: Closure) -> Any:
         """The user's closure sees theta, and its gradients reach the optimizer in q-space."""
-        self._leave()
-        self._restore_gradients()
+        self.leave()
         with torch.enable_grad():
             loss = closure()
-        self._enter()
-        self._scale_gradients()
+        self.enter()
         return loss
 
-    def _enter(self) -> None:
-        _divide([layer.param for layer in self.scaled], self.scaled)
-        for layer in self.latent:
-            assert layer.latent is not None
-            layer.param.copy_(layer.latent)
-        self.inside = True
 
-    def _leave(self) -> None:
-        if not self.inside:
-            return
-        for layer in self.latent:
-            assert layer.latent is not None
-            layer.latent.copy_(layer.param)
-            layer.param.mul_(layer.omega)
-        if self.touched:
-            params: list[Any] = [layer.param for layer in self.touched]
-            torch._foreach_mul_(params, [layer.omega for layer in self.touched])
-        self.inside = False
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: what belongs together changes together."""
+    handler = signal.getsignal(signal.SIGINT)
+    # Python runs signal handlers in the main thread alone.
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *interrupt: waiting.append(interrupt))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if waiting:
+            handler(*waiting[-1])
 
-    def _scale_gradients(self) -> None:
-        layers = [layer for layer in self.touched if layer.param.grad is not None]
-        if layers:
-            gradients: list[Any] = [layer.param.grad for layer in layers]
-            torch._foreach_mul_(gradients, [layer.omega for layer in layers])
-        self.gradients_scaled = True
 
-    def _restore_gradients(self) -> None:
-        """Back to gradients of theta, so that accumulation goes on as without the wrapper."""
-        if self.gradients_scaled:
-            layers = [layer for layer in self.scaled if layer.param.grad is not None]
-            _divide([layer.param.grad for layer in layers], layers)
-            self.gradients_scaled = False
+def _gradients(layers: Sequence[Layer]) -> tuple[list[Any], list[Layer]]:
+    having = [layer for layer in layers if layer.param.grad is not None]
+    return [layer.param.grad for layer in having], having
+
+
+def _multiply(tensors: list[Any], layers: Sequence[Layer]) -> None:
+    """tensor ← tensor ⊙ omega, in place."""
+    if tensors:
+        torch._foreach_mul_(tensors, [layer.omega for layer in layers])
 
 
 def _divide(tensors: list[Any], layers: Sequence[Layer]) -> None:

@@ -26,11 +26,12 @@ from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
 from asterism.layer import Layer, measure_scale, whole
 from asterism.penalties import Penalty
-from asterism.qspace import Closure, QSpace
+from asterism.qspace import Closure, QSpace, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.targets import choose
 
-PREFIX = "asterism."
+PREFIX = "asterism_"
+COUNTERS = ("iteration", "steps", "seed")
 
 
 class AffineScaling(Optimizer):
@@ -81,6 +82,8 @@ class AffineScaling(Optimizer):
         freeze_zeros: bool = False,
         seed: int = 0,
     ) -> None:
+        _check_choice("reweight_every", reweight_every, ("round", "step"))
+        _check_choice("state", state, ("reset", "rescale"))
         if reweight_every == "step" and affine:
             raise InputError(
                 "reweight_every='step' needs affine=False: the inner optimizer's state cannot"
@@ -107,37 +110,46 @@ class AffineScaling(Optimizer):
     # ------------------------------------------------------------------ Algorithm 1
 
     @torch.no_grad()
+    @uninterrupted()
     def reweight(self) -> list[str]:
         """omega^t from theta^(t-1), for the layers whose turn it is; returns their names."""
-        self.iteration += 1
-        names = self.layers.at(self.iteration, [layer.name for layer in self._layers])
+        t = self.iteration + 1
+        names = self.layers.at(t, [layer.name for layer in self._layers])
         for layer in self._layers:
             if layer.name not in names:
                 continue
             if not self.affine:
                 layer.reweight_penalty(self.anneal)
                 continue
-            before = layer.omega.clone() if self.on_reweight == "rescale" else None
-            key = f"{self.seed}/{layer.name}/{self.iteration}"
+            before = self._metric(layer)
+            key = f"{self.seed}/{layer.name}/{t}"
             layer.reweight(self.initialiser, self.anneal, self.normalise, key)
-            if layer.latent is None:
-                inner.follow(self.optimizer, layer.param, before, layer.omega)
+            self._follow(layer, before)
+        self.iteration = t
         return names
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """One step of the inner optimizer in q-space, then the proximal step of lam·g."""
-        moving = [layer for layer in self._layers if closure or layer.param.grad is not None]
-        in_q_space = QSpace(moving)
-        with in_q_space(scale_gradients=closure is None):
+        if closure is None and inner.is_rehearsal(self.optimizer):
+            return self.optimizer.step()
+        layers = [layer for layer in self._layers if closure or layer.param.grad is not None]
+        self._forget_stale(layers)
+        q_space = QSpace(layers)
+        try:
+            q_space.enter()
             if closure is None:
                 loss = self.optimizer.step()
             else:
-                loss = self.optimizer.step(lambda: in_q_space.evaluate(closure))
+                loss = self.optimizer.step(lambda: q_space.evaluate(closure))
             if self.affine:
-                self._shrink(moving)
+                self._shrink(layers)
+            q_space.leave()
+        except BaseException:
+            q_space.leave()
+            raise
         if not self.affine:
-            self._shrink(moving)
+            self._shrink(layers)
         self.steps += 1
         return loss
 
@@ -154,6 +166,8 @@ class AffineScaling(Optimizer):
             return
         rates = {param: group["lr"] for group in self.param_groups for param in group["params"]}
         for layer in layers:
+            if layer.param.grad is None:
+                continue
             if self.reweight_every == "step":
                 layer.renew_psi()
             amount: Any = float(rates[layer.param]) * lam
@@ -165,9 +179,35 @@ class AffineScaling(Optimizer):
             else:
                 param.div_(1 + 2 * amount)
 
+    # ------------------------------------------------------------------ the inner state
+
+    def _metric(self, layer: Layer) -> Tensor | None:
+        """omega, where the inner optimizer's state is to be rescaled when omega changes."""
+        if self.on_reweight == "reset" or not inner.is_separate(self.optimizer):
+            return None
+        inner.check_rescalable(self.optimizer, layer.param)
+        return layer.omega.clone()
+
+    def _follow(self, layer: Layer, before: Tensor | None) -> None:
+        """After a change of omega. Straight-through gradients do not depend on it."""
+        if layer.latent is not None:
+            return
+        if before is None:
+            # Forgotten when next needed, so that a checkpoint has the same keys at all times.
+            layer.stale = True
+        else:
+            inner.rescale(self.optimizer, layer.param, before, layer.omega)
+
+    def _forget_stale(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            if layer.stale:
+                inner.reset(self.optimizer, layer.param)
+                layer.stale = False
+
     # ------------------------------------------------------------------ pruning
 
     @torch.no_grad()
+    @uninterrupted()
     def prune(
         self,
         *,
@@ -190,7 +230,7 @@ class AffineScaling(Optimizer):
         chosen = pruning.choose_masks(
             {layer.name: whole(layer.param.detach()) for layer in self._layers},
             {layer.name: whole(layer.kept) for layer in self._layers},
-            pruning.Request(density, threshold, masks, per_layer, score),
+            pruning.Request(density, threshold, _whole_masks(masks), per_layer, score),
         )
         for layer in self._layers:
             if layer.name in chosen:
@@ -198,12 +238,16 @@ class AffineScaling(Optimizer):
                 inner.forget_pruned(self.optimizer, layer.param, layer.kept)
 
     @torch.no_grad()
+    @uninterrupted()
     def flatten(self) -> None:
         """omega = 1 on all live weights: from here on, retraining in theta-space."""
         for layer in self._layers:
             if layer.scaled:
-                inner.reset(self.optimizer, layer.param)
-            layer.flatten()
+                before = self._metric(layer)
+                layer.flatten()
+                self._follow(layer, before)
+            else:
+                layer.flatten()
 
     def masks(self) -> dict[str, Tensor]:
         """By parameter name, true where a weight is alive."""
@@ -226,7 +270,7 @@ class AffineScaling(Optimizer):
         seen = [param.grad * omegas[param] if param in omegas else param.grad for param in params]
         total = nn.utils.get_total_norm(seen)
         nn.utils.clip_grads_with_norm_(params, max_norm, total)
-        return total
+        return whole(total)
 
     # ------------------------------------------------------------------ an ordinary optimizer
 
@@ -253,44 +297,80 @@ class AffineScaling(Optimizer):
         """The inner optimizer's, with omega and what else belongs to a parameter beside it."""
         packed = self.optimizer.state_dict()
         entries = {key: dict(entry) for key, entry in packed["state"].items()}
-        counters = {
-            "iteration": torch.tensor(self.iteration),
-            "steps": torch.tensor(self.steps),
-            "seed": torch.tensor(self.seed),
-        }
-        for key, layer in self._keyed_layers():
+        counters = {name: torch.tensor(getattr(self, name)) for name in COUNTERS}
+        for key, layer in self._keyed(packed):
             ours = {PREFIX + name: value for name, value in (layer.state() | counters).items()}
             entries[key] = entries.get(key, {}) | ours
         return {**packed, "state": entries}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The inverse of `state_dict`; what does not fit is refused before anything changes."""
         ours: dict[Any, dict[str, Any]] = {}
         rest: dict[Any, dict[str, Any]] = {}
         for key, entry in state_dict["state"].items():
             for name, value in entry.items():
                 part = ours if name.startswith(PREFIX) else rest
                 part.setdefault(key, {})[name.removeprefix(PREFIX)] = value
-        for key, layer in self._keyed_layers():
-            layer.load(ours.get(key, {}))
-            self.iteration, self.steps, self.seed = (
-                int(ours[key][name]) for name in ("iteration", "steps", "seed")
-            )
+        layers = self._keyed(state_dict)
+        self._check_state(layers, ours)
         self.optimizer.load_state_dict({**state_dict, "state": rest})
+        for key, layer in layers:
+            layer.load(ours[key])
+            for name in COUNTERS:
+                setattr(self, name, int(ours[key][name]))
 
-    def _keyed_layers(self) -> Iterator[tuple[int, Layer]]:
-        """Layers with the number that state_dict gives their parameter."""
+    def _check_state(
+        self, layers: Sequence[tuple[Any, Layer]], ours: Mapping[Any, dict[str, Any]]
+    ) -> None:
+        if not ours:
+            raise InputError("the saved state is that of an optimizer without AffineScaling")
+        for key, layer in layers:
+            layer.check(ours.get(key, {}))
+            if not ours[key].keys() >= set(COUNTERS):
+                raise InputError(f"the saved state of {layer.name} is incomplete")
+        others = ours.keys() - {key for key, _ in layers}
+        if others:
+            raise InputError(
+                f"the saved state makes parameters {', '.join(map(str, sorted(others)))} sparse,"
+                " which AffineScaling leaves alone here: use the same include and exclude"
+            )
+
+    def _keyed(self, state_dict: dict[str, Any]) -> list[tuple[Any, Layer]]:
+        """Layers with the key that a state_dict gives their parameter, by position as torch's."""
+        keys = [key for group in state_dict["param_groups"] for key in group["params"]]
         params = [param for group in self.param_groups for param in group["params"]]
-        number = {param: key for key, param in enumerate(params)}
-        return ((number[layer.param], layer) for layer in self._layers)
+        if len(keys) != len(params):
+            raise InputError(
+                f"the saved state has {len(keys)} parameters, the optimizer has {len(params)}"
+            )
+        key_of = dict(zip(params, keys, strict=True))
+        return [(key_of[layer.param], layer) for layer in self._layers]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__.copy()
+        # Learning-rate schedulers put a `step` of their own on the instance.
+        return {name: value for name, value in self.__dict__.items() if name != "step"}
 
     def __repr__(self) -> str:
         kept = sum(layer.nonzeros for layer in self._layers)
         total = sum(layer.param.numel() for layer in self._layers)
         return f"AffineScaling({self.optimizer!r}, {kept} of {total} weights, t = {self.iteration})"
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} is one of {', '.join(choices)}, got {value!r}")
+
+
+def _whole_masks(masks: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
+    return None if masks is None else {name: whole(mask) for name, mask in masks.items()}
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The user's own model, so that names (and the noise they seed) are the same in every guise."""
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return _unwrapped(model.module)
+    return _unwrapped(model._orig_mod) if isinstance(model, OptimizedModule) else model
 
 
 def _targets(
@@ -300,9 +380,10 @@ def _targets(
     exclude: Sequence[str] | None,
 ) -> list[tuple[str, nn.Parameter]]:
     inner.check_supported(optimizer)
+    inner.check_model(model)
     held = {param for group in optimizer.param_groups for param in group["params"]}
     targets = []
-    for candidate in choose(model, include, exclude):
+    for candidate in choose(_unwrapped(model), include, exclude):
         if candidate.param not in held:
             raise InputError(
                 f"the optimizer does not hold {candidate.name}: build it from this model's"

@@ -49,10 +49,15 @@ class InTurn(Layers):
         if not self.order:
             return [names[(t - 1) % len(names)]]
         pattern = self.order[(t - 1) % len(self.order)]
-        chosen = [name for name in names if fnmatch(name, pattern) or fnmatch(layer(name), pattern)]
+        chosen = [name for name in names if fnmatch(name, pattern) or fnmatch(owner(name), pattern)]
         if not chosen:
             raise InputError(f"InTurn: no layer matches {pattern!r}; there are {', '.join(names)}")
         return chosen
+
+
+def owner(parameter: str) -> str:
+    """'encoder.lstm.weight_ih_l0' → 'encoder.lstm': the module that a weight belongs to."""
+    return parameter.rpartition(".")[0]
 
 
 def layer(parameter: str) -> str:
@@ -89,7 +94,7 @@ class GeometricTau(Anneal):
     floor: float = 1e-8
 
     def __post_init__(self) -> None:
-        if not 0 < self.factor <= 1 or self.floor <= 0:
+        if not (0 < self.factor <= 1 and self.floor > 0):
             raise InputError(f"GeometricTau needs 0 < factor ≤ 1 and floor > 0, got {self}")
 
     def next(self, tau: float, change: float) -> float:
@@ -108,7 +113,7 @@ class ChartrandYin(Anneal):
     forced: bool = True
 
     def __post_init__(self) -> None:
-        if self.floor <= 0:
+        if not self.floor > 0:
             raise InputError(f"ChartrandYin needs floor > 0, got {self.floor}")
 
     @property
@@ -131,7 +136,7 @@ def geometric(start: float, end: float) -> Schedule:
     >>> geometric(1.0, 0.01)(0.5)
     0.1
     """
-    if start <= 0 or end <= 0:
+    if not (start > 0 and end > 0):
         raise InputError(f"a geometric schedule needs positive ends, got {start} and {end}")
     return lambda progress: start * (end / start) ** progress
 
@@ -150,11 +155,15 @@ def stepwise(values: Sequence[float]) -> Schedule:
 
 def hold(schedule: Schedule, until: float) -> Schedule:
     """`schedule` compressed into the first `until` of the stage, then its last value."""
+    if not 0 < until <= 1:
+        raise InputError(f"hold needs 0 < until ≤ 1, got {until}")
     return lambda progress: schedule(min(progress / until, 1.0))
 
 
 def warmup_cosine(peak: float, warmup: float = 0.05, final: float = 0.0) -> Schedule:
     """Linear from 0 to `peak` over the first `warmup`, then half a cosine down to `final`."""
+    if not 0 <= warmup < 1:
+        raise InputError(f"warmup_cosine needs 0 ≤ warmup < 1, got {warmup}")
 
     def value(progress: float) -> float:
         if progress < warmup:

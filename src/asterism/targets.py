@@ -47,7 +47,8 @@ def survey(
 
     Patterns are globs over the parameter's name or its module's: `fc1.weight`, `fc1`, `encoder.*`.
     """
-    _check_patterns(model, [*(include or ()), *(exclude or ())])
+    for patterns in (include, exclude):
+        _check_patterns(model, patterns or ())
     candidates = []
     for param, owners in _owners(model).items():
         names = tuple(name for name, _ in owners)
@@ -86,16 +87,17 @@ def _verdict(
     exclude: Sequence[str] | None,
 ) -> tuple[bool, str]:
     names = [name for name, _ in owners]
+    weight = param.ndim >= 2 and not any(_is_bias(name) for name in names)
     if not param.requires_grad:
         return False, "frozen"
     if exclude and any(matches(name, exclude) for name in names):
         return False, "excluded by name"
     if include and any(matches(name, include) for name in names):
-        return param.ndim >= 2, "included by name" if param.ndim >= 2 else "a vector"
+        return (True, "included by name") if weight else (False, "a bias or vector")
     if include is not None:
         return False, "not included"
-    if param.ndim < 2:
-        return False, "a vector (bias, norm or scalar)"
+    if not weight:
+        return False, "a bias or vector"
     for _, module in owners:
         if not isinstance(module, SPARSE_MODULES):
             # A head tied to an embedding is the embedding.
@@ -111,12 +113,19 @@ def _owners(model: nn.Module) -> dict[nn.Parameter, list[tuple[str, nn.Module]]]
 
 
 def _named_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Parameter]]:
-    for prefix, module in model.named_modules():
-        for name, param in module.named_parameters(recurse=False):
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, param in module.named_parameters(recurse=False, remove_duplicate=False):
             yield f"{prefix}.{name}" if prefix else name, module, param
 
 
+def _is_bias(name: str) -> bool:
+    """Attention's bias_k and bias_v have rank 3, and are biases all the same."""
+    return name.rpartition(".")[2].split("_")[0] == "bias"
+
+
 def _check_patterns(model: nn.Module, patterns: Sequence[str]) -> None:
+    if isinstance(patterns, str):
+        raise InputError(f"include and exclude are lists of patterns: write [{patterns!r}]")
     names = [name for name, _, _ in _named_parameters(model)]
     for pattern in patterns:
         if not any(matches(name, [pattern]) for name in names):

@@ -20,7 +20,7 @@ from asterism.methods.recipe import Method, Recipe, wrap
 from asterism.penalties import HardThreshold, Penalty
 from asterism.pruning import lookup
 from asterism.scaling import AffineScaling
-from asterism.schedules import AllLayers, layer, warmup_cosine
+from asterism.schedules import AllLayers, warmup_cosine
 from asterism.targets import choose
 from asterism.training import Stage
 
@@ -64,8 +64,9 @@ class DynamicNetworkSurgery(Method):
     def _penalties(self, model: nn.Module) -> dict[str, Penalty]:
         penalties: dict[str, Penalty] = {}
         for target in choose(model):
-            module = model.get_submodule(layer(target.name))
-            entries = torch.cat([param.detach().abs().flatten() for param in module.parameters()])
+            module = model.get_submodule(target.name.rpartition(".")[0])
+            params = module.parameters(recurse=False)
+            entries = torch.cat([param.detach().abs().flatten() for param in params])
             level = float(
                 entries.mean() + lookup(self.c_rate, target.name, "c_rate") * entries.std()
             )

@@ -1,0 +1,111 @@
+"""The paper's experiments: every row of Table 1 and both halves of Figure 1, each a job of its own.
+
+Dense training is done once per seed and shared by all methods of that seed. What is finished is
+written at once, so that an interrupted reproduction loses at most an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from asterism.budgets import NOISE, Budget
+from asterism.data import Dataset, Split
+from asterism.errors import InputError
+from asterism.files import read_json, write_atomically, write_json
+from asterism.models import MODELS
+from asterism.report.figure import figure1
+from asterism.report.table import table
+from asterism.runs import Job, load_model, run
+from asterism.training import History, Record, Watch
+
+GREEDY = "reweighted_l1"
+"""The run behind the right half of Figure 1."""
+
+
+class Monitor(Protocol):
+    """Who wants to know how far things are."""
+
+    def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]: ...
+
+
+def reproduce(
+    budget: Budget,
+    data: Dataset,
+    out: Path,
+    *,
+    methods: Sequence[str] | None = None,
+    seeds: int = 1,
+    resume: bool = False,
+    caption: str = "",
+    monitor: Monitor,
+) -> list[Record]:
+    """Runs what is asked for and writes results.json, table.md and, where it can, the figure."""
+    chosen = select(budget, methods)
+    data = limit(data, budget.train_images)
+    results: list[Record] = []
+    for seed in range(seeds):
+        for key in chosen:
+            job = Job(key, budget.methods[key], seed, "lenet5", budget.batch_size)
+            model = make_model(job)
+            start = None if key == "dense" else load_model(out / f"dense-{seed}/model.safetensors")
+            with monitor(job, planned_epochs(job)) as watch:
+                result = run(
+                    job, out / job.name, model, data, start=start, resume=resume, watch=watch
+                )
+            if key != NOISE:
+                results.append(result)
+            write_json(out / "results.json", results)
+    write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
+    if {NOISE, GREEDY} <= set(chosen):
+        figure1(curve(out, NOISE), curve(out, GREEDY), out)
+    return results
+
+
+def select(budget: Budget, methods: Sequence[str] | None) -> list[str]:
+    """The jobs in the order of the budget; the dense network comes first in any case."""
+    if methods is None:
+        return list(budget.methods)
+    for key in methods:
+        if key not in budget.methods:
+            raise InputError(f"unknown method {key!r}: choose from {', '.join(budget.methods)}")
+    return [key for key in budget.methods if key == "dense" or key in methods]
+
+
+def limit(data: Dataset, images: int | None) -> Dataset:
+    if images is None or images >= len(data.train.labels):
+        return data
+    train = Split(data.train.images[:images], data.train.labels[:images])
+    return replace(data, train=train)
+
+
+def make_model(job: Job) -> nn.Module:
+    """The job's network as its seed initialises it; channels-last is the faster layout on a CPU."""
+    torch.manual_seed(job.seed)
+    model = MODELS[job.model]()
+    for param in model.parameters():
+        if param.ndim == 4:
+            param.data = param.data.contiguous(memory_format=torch.channels_last)
+    return model
+
+
+def planned_epochs(job: Job) -> int:
+    return job.method.recipe(make_model(job)).epochs
+
+
+def curve(out: Path, key: str, seed: int = 0) -> History:
+    """Error and kurtosis after each re-weighting t, from the dense network at t = 0 on."""
+    dense = read_json(out / f"dense-{seed}" / "history.json")[-1:]
+    reweighted = [
+        record
+        for record in read_json(out / f"{key}-{seed}" / "history.json")
+        if record["stage"].startswith("reweight")
+    ]
+    last_of = {record["t"]: record for record in dense + reweighted}
+    return list(last_of.values())

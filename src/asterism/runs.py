@@ -1,0 +1,157 @@
+"""A run directory: one method, one seed, everything needed to continue or repeat it.
+
+config.json         what identifies the run; another config is refused
+checkpoint.pt       the state after the last epoch, while the run is unfinished
+history.json        one record per epoch
+model.safetensors   the network at the end, as a plain state_dict
+result.json         the numbers of the table; its presence says that the run is finished
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from asterism import __version__
+from asterism.data import Dataset
+from asterism.describe import describe, differences
+from asterism.errors import InputError
+from asterism.files import read_json, write_atomically, write_json
+from asterism.methods import Method
+from asterism.metrics import density_percent, error_percent, nonzeros, total_density_percent
+from asterism.schedules import layer
+from asterism.training import History, Record, Watch, train
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method on one seed."""
+
+    key: str
+    method: Method
+    seed: int
+    model: str
+    batch_size: int = 128
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}-{self.seed}"
+
+    def config(self, data: Dataset) -> dict[str, Any]:
+        return {
+            "method": self.key,
+            "settings": describe(self.method),
+            "seed": self.seed,
+            "model": self.model,
+            "data": data.name,
+            "train_images": len(data.train.labels),
+            "batch_size": self.batch_size,
+            "threads": torch.get_num_threads(),
+        }
+
+
+def run(
+    job: Job,
+    folder: Path,
+    model: nn.Module,
+    data: Dataset,
+    *,
+    start: Mapping[str, Tensor] | None = None,
+    resume: bool = False,
+    watch: Watch,
+) -> Record:
+    """Trains the model as the job says, from `start` if given, and leaves it all in the folder.
+
+    A finished run is read, not repeated. The test set is looked at once, at the very end.
+    """
+    config = job.config(data)
+    claim(folder, config, resume)
+    if (folder / "result.json").exists():
+        result: Record = read_json(folder / "result.json")
+        return result
+    if start is not None:
+        model.load_state_dict(start)
+    recipe = job.method.recipe(model, job.seed)
+    checkpoint = folder / "checkpoint.pt"
+    history = train(
+        model,
+        recipe.optimizer,
+        recipe.stages,
+        data,
+        seed=job.seed,
+        batch_size=job.batch_size,
+        checkpoint=checkpoint,
+        resume=resume,
+        watch=watch,
+    )
+    write_json(folder / "history.json", history)
+    save_model(folder / "model.safetensors", model)
+    result = summarise(job, model, recipe.optimizer.weights(), history, data) | {"config": config}
+    write_json(folder / "result.json", result)
+    checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
+    """The folder is this run's, or it is refused with nothing in it touched."""
+    path = folder / "config.json"
+    if not path.exists():
+        write_json(path, config)
+        return
+    changed = differences(read_json(path), config)
+    if changed:
+        raise InputError(
+            f"{folder} belongs to another config (it differs in {', '.join(changed)}):"
+            " choose another --out, or delete it"
+        )
+    if not resume:
+        raise InputError(f"{folder} holds a run already: add --resume, or choose another --out")
+
+
+def summarise(
+    job: Job, model: nn.Module, weights: Mapping[str, Tensor], history: History, data: Dataset
+) -> Record:
+    """One record of results.json."""
+    return {
+        "method": job.key,
+        "seed": job.seed,
+        "cut": job.method.cut,
+        "layers": {layer(name): share for name, share in density_percent(weights).items()},
+        "density_percent": total_density_percent(weights),
+        "nonzeros": sum(nonzeros(weights).values()),
+        "test_error_percent": error_percent(model, data.test.images, data.test.labels),
+        "validation_error_percent": history[-1]["validation_error_percent"],
+        "epochs": len(history),
+        "seconds": sum(record["seconds"] for record in history),
+        "versions": {
+            "asterism": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def save_model(path: Path, model: nn.Module) -> None:
+    """A plain state_dict, shared tensors stored under each of their names."""
+    state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
+    unshared = {name: tensor.clone() for name, tensor in state.items()}
+    write_atomically(path, safetensors.torch.save(unshared))
+
+
+def load_model(path: Path) -> dict[str, Tensor]:
+    """The state_dict that `save_model` wrote."""
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except safetensors.SafetensorError as error:
+        raise InputError(
+            f"{path} is not a safetensors file ({error}): delete its folder"
+        ) from error

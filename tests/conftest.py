@@ -1,0 +1,49 @@
+"""Small data and models that several test files share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from asterism.data import Dataset, Split, load
+from asterism.methods import Dense
+from asterism.training import train
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def digits() -> Dataset:
+    """A few hundred real images: enough to learn something in a second."""
+    data = load("digits")
+    few = slice(0, 512)
+    return Dataset(
+        "digits",
+        Split(data.train.images[few], data.train.labels[few]),
+        data.validation,
+        data.test,
+    )
+
+
+def make_mlp() -> nn.Sequential:
+    """784-24-10 with named layers, seeded."""
+    torch.manual_seed(0)
+    model = nn.Sequential()
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("fc1", nn.Linear(784, 24))
+    model.add_module("relu", nn.ReLU())
+    model.add_module("fc2", nn.Linear(24, 10))
+    return model
+
+
+@pytest.fixture(scope="session")
+def trained_mlp(digits: Dataset) -> dict[str, torch.Tensor]:
+    """The weights of that network after a few epochs: where a method starts."""
+    model = make_mlp()
+    recipe = Dense(epochs=6).recipe(model)
+    train(model, recipe.optimizer, recipe.stages, digits, batch_size=32)
+    return model.state_dict()
