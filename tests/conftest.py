@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import nn
 
 from asterism.data import Dataset, Split, load
 from asterism.methods import Dense
 from asterism.training import train
+
+# The same examples each time, and no clock: a busy machine is no failure.
+settings.register_profile("asterism", derandomize=True, deadline=None)
+settings.load_profile("asterism")
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_paper_rows_hold_the_printed_figures() -> None:
     rows = cells(table([record(method) for method in NAMES]))
     below = {ours[0]: theirs[2:] for ours, theirs in pairwise(rows) if theirs[0] == "*paper*"}
     assert {name: row[:5] + row[6:7] for name, row in below.items()} == {
-        "Dense (reference)": ["–", "–", "–", "–", "–", "0.86"],
+        "Dense": ["–", "–", "–", "–", "–", "0.86"],
         "Re-weighted ℓ1": ["27.8", "6", "0.7", "18.6", "1.28", "1.16"],
         "Re-weighted ℓ2": ["50.4", "4.9", "0.9", "4.7", "1.26", "1.41"],
         "FOCUSS (p = 0.5)": ["67.6", "8.1", "1", "15", "1.7", "1.13"],

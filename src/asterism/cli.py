@@ -93,8 +93,23 @@ def reproduce(
             caption=f"LeNet-5 on {data}, budget {budget.value}; `{command_line()}`",
             monitor=monitor,
         )
-    print(json.dumps(results, indent=2) if as_json else (out / "table.md").read_text())
+    if as_json:
+        print(json.dumps(results, indent=2))
+    else:
+        show(out / "table.md")
     print(f"written to {out}/", file=sys.stderr)
+
+
+def show(page: Path) -> None:
+    """Markdown, laid out for the terminal's width, or as it is into a pipe."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    text, console = page.read_text(), Console()
+    if console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        print(text)
 
 
 def command_line() -> str:

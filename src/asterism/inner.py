@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
 from asterism.layer import whole
+from asterism.targets import choose
 
 # How state behaves when omega → omega·ratio: a gradient of q scales with it, its square with the
 # square.
@@ -61,6 +64,27 @@ def check_parameter(name: str, param: nn.Parameter) -> None:
             f"{name} is {param.dtype}, too coarse for q = theta / omega: keep the parameters in"
             " float32 and run the forward pass under torch.autocast"
         )
+
+
+def targets(
+    optimizer: Optimizer,
+    model: nn.Module,
+    include: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+) -> list[tuple[str, nn.Parameter]]:
+    """The parameters to make sparse, each one held by the optimizer and fit to be scaled."""
+    check_model(model)
+    held = {param for group in optimizer.param_groups for param in group["params"]}
+    found = []
+    for candidate in choose(_unwrapped(model), include, exclude):
+        if candidate.param not in held:
+            raise InputError(
+                f"the optimizer does not hold {candidate.name}: build it from this model's"
+                f" parameters, or exclude=['{candidate.name}']"
+            )
+        check_parameter(candidate.name, candidate.param)
+        found.append((candidate.name, candidate.param))
+    return found
 
 
 def is_rehearsal(optimizer: Optimizer) -> bool:
@@ -118,3 +142,11 @@ def _tensors(optimizer: Optimizer, param: nn.Parameter) -> dict[str, Tensor]:
     """A parameter's state without its counters."""
     state = optimizer.state.get(param, {}).items()
     return {key: value for key, value in state if isinstance(value, Tensor) and value.ndim > 0}
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The user's own model, so that names (and the noise they seed) are the same in every guise."""
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return _unwrapped(model.module)
+    compiled_from = getattr(model, "_orig_mod", None)
+    return model if compiled_from is None else _unwrapped(compiled_from)

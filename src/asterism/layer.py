@@ -7,6 +7,7 @@ DTensor, so is every tensor here, with the same placement.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from asterism.errors import InputError
 from asterism.initialisers import Initialiser, divide, root_mean_square
 from asterism.penalties import Penalty
+from asterism.pruning import lookup
 from asterism.schedules import Anneal
 
 TENSORS = ("omega", "latent", "psi", "previous")
@@ -173,6 +175,29 @@ class Layer:
                 f"{self.name}: omega or q ⊙ omega is not finite: has training diverged? Go back to"
                 " the last good state"
             )
+
+
+def make_layer(
+    name: str,
+    param: nn.Parameter,
+    penalty: Penalty | Mapping[str, Penalty],
+    anneal: Anneal,
+    affine: bool,
+    latent: bool,
+) -> Layer:
+    """A layer at its start: q = theta, omega = 1, and only the tensors that the settings need."""
+    if isinstance(penalty, Mapping):
+        penalty = lookup(penalty, name, "penalty")
+    return Layer(
+        name=name,
+        param=param,
+        penalty=penalty,
+        scale=measure_scale(param, name),
+        omega=torch.ones_like(param, requires_grad=False),
+        latent=param.detach().clone() if latent else None,
+        psi=None if affine else torch.ones_like(param, requires_grad=False),
+        previous=param.detach().clone() if anneal.needs_change else None,
+    )
 
 
 def measure_scale(param: Tensor, name: str) -> float:

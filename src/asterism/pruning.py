@@ -7,6 +7,7 @@ collapse guard (no layer loses its last weight). Whole tensors in, whole masks o
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,12 +74,18 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 @torch.no_grad()
 def apply_masks(model: nn.Module, masks: Tensors) -> None:
     """Zeroes what the masks leave out, in any copy of the model (averaged, wrapped or loaded)."""
-    params = dict(model.named_parameters(remove_duplicate=False))
+    named = list(model.named_parameters(remove_duplicate=False))
+    params = {_unwrapped(name): param for name, param in named} | dict(named)
     for name, mask in masks.items():
-        param = params.get(name, params.get(f"module.{name}"))
+        param = params.get(name, params.get(_unwrapped(name)))
         if param is None or param.shape != mask.shape:
             raise InputError(f"the copy has no parameter {name} of shape {tuple(mask.shape)}")
         param.mul_(mask.to(param.device))
+
+
+def _unwrapped(name: str) -> str:
+    """The name without what averaging, data parallelism and torch.compile put before it."""
+    return re.sub(r"^((module|_orig_mod)\.)+", "", name)
 
 
 def _largest(weights: Tensors, kept: Tensors, density: float, score: str) -> Masks:
@@ -95,7 +102,10 @@ def _largest(weights: Tensors, kept: Tensors, density: float, score: str) -> Mas
             f"density {density} asks for {keep} weights in {where}, but only {alive} are left:"
             " pruned weights do not come back"
         )
-    scores = [SCORES[score](theta).masked_fill(~kept[name], OUT) for name, theta in weights.items()]
+    scores = [
+        SCORES[score](theta * kept[name]).masked_fill(~kept[name], OUT)
+        for name, theta in weights.items()
+    ]
     masks = dict(zip(weights, keep_largest(scores, keep), strict=True))
     lost = [name for name, mask in masks.items() if kept[name].any() and not mask.any()]
     if lost:

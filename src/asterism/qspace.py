@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from asterism.layer import Layer
 
@@ -29,7 +30,8 @@ class QSpace:
         direct = [layer for layer in layers if layer.latent is None]
         self.latent = [layer for layer in layers if layer.latent is not None]
         self.scaled = [layer for layer in direct if layer.scaled]
-        self.pruned = [layer for layer in direct if layer.dead is not None]
+        self.masked = [layer for layer in direct if layer.scaled or layer.dead is not None]
+        self.pruned = [layer for layer in layers if layer.dead is not None]
         self.inside = False
 
     def enter(self) -> None:
@@ -39,8 +41,7 @@ class QSpace:
             for layer in self.latent:
                 assert layer.latent is not None
                 layer.param.copy_(layer.latent)
-            _multiply(*_gradients(self.scaled))
-            _fill_dead(*_gradients(self.pruned))
+            _multiply(*_gradients(self.masked))
             self.inside = True
 
     def leave(self) -> None:
@@ -53,11 +54,15 @@ class QSpace:
                 layer.latent.copy_(layer.param)
                 layer.param.mul_(layer.omega)
             _multiply([layer.param for layer in self.scaled], self.scaled)
-            _fill_dead([layer.param for layer in self.pruned], self.pruned)
+            # Where an inner optimizer divides 0 by 0, multiplying by 0 would not do.
+            for layer in self.pruned:
+                assert layer.dead is not None
+                layer.param.masked_fill_(layer.dead, 0.0)
             # So that gradients accumulate as without the wrapper.
             _divide(*_gradients(self.scaled))
             self.inside = False
 
+    @torch.no_grad()
     def evaluate(self, closure: Closure) -> Any:
         """The user's closure sees theta, and its gradients reach the optimizer in q-space."""
         self.leave()
@@ -97,13 +102,13 @@ def _multiply(tensors: list[Any], layers: Sequence[Layer]) -> None:
 
 
 def _divide(tensors: list[Any], layers: Sequence[Layer]) -> None:
-    """tensor ← tensor / omega, 0 where pruned, in place."""
+    """tensor ← tensor / omega, in place; 0 stays 0 where pruned."""
     if tensors:
-        torch._foreach_div_(tensors, [layer.omega for layer in layers])
-        _fill_dead(tensors, layers)
+        torch._foreach_div_(tensors, [_divisor(layer) for layer in layers])
 
 
-def _fill_dead(tensors: list[Any], layers: Sequence[Layer]) -> None:
-    for tensor, layer in zip(tensors, layers, strict=True):
-        if layer.dead is not None:
-            tensor.masked_fill_(layer.dead, 0.0)
+def _divisor(layer: Layer) -> Tensor:
+    """omega, with the smallest normal number in place of 0; live weights have no smaller one."""
+    if layer.dead is None:
+        return layer.omega
+    return layer.omega.clamp_min(torch.finfo(layer.omega.dtype).tiny)

@@ -14,24 +14,20 @@ momentum nor noise can bring it back. Knows no method by name; a method is a rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from asterism import inner, pruning
+from asterism import inner, pruning, saving
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
-from asterism.layer import Layer, measure_scale, whole
+from asterism.layer import Layer, make_layer, whole
 from asterism.penalties import Penalty
 from asterism.qspace import Closure, QSpace, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
-from asterism.targets import choose
-
-PREFIX = "asterism_"
-COUNTERS = ("iteration", "steps", "seed")
 
 
 class AffineScaling(Optimizer):
@@ -89,6 +85,7 @@ class AffineScaling(Optimizer):
                 "reweight_every='step' needs affine=False: the inner optimizer's state cannot"
                 " follow a metric that changes at every step"
             )
+        inner.check_supported(optimizer)
         self.optimizer = optimizer
         self.initialiser = initialiser or Greedy()
         self.layers = layers or InTurn()
@@ -101,8 +98,8 @@ class AffineScaling(Optimizer):
         # optimizer's; its __setstate__ installs the hooks alone.
         super().__setstate__({})
         self._layers = [
-            _make_layer(name, param, penalty, self.anneal, affine, latent)
-            for name, param in _targets(optimizer, model, include, exclude)
+            make_layer(name, param, penalty, self.anneal, affine, latent)
+            for name, param in inner.targets(optimizer, model, include, exclude)
         ]
         if freeze_zeros:
             self.prune(threshold=0.0)
@@ -183,7 +180,8 @@ class AffineScaling(Optimizer):
 
     def _metric(self, layer: Layer) -> Tensor | None:
         """omega, where the inner optimizer's state is to be rescaled when omega changes."""
-        if self.on_reweight == "reset" or not inner.is_separate(self.optimizer):
+        rescalable = layer.latent is None and inner.is_separate(self.optimizer)
+        if self.on_reweight == "reset" or not rescalable:
             return None
         inner.check_rescalable(self.optimizer, layer.param)
         return layer.omega.clone()
@@ -242,12 +240,12 @@ class AffineScaling(Optimizer):
     def flatten(self) -> None:
         """omega = 1 on all live weights: from here on, retraining in theta-space."""
         for layer in self._layers:
-            if layer.scaled:
-                before = self._metric(layer)
+            if not layer.scaled:
                 layer.flatten()
-                self._follow(layer, before)
-            else:
-                layer.flatten()
+                continue
+            before = self._metric(layer)
+            layer.flatten()
+            self._follow(layer, before)
 
     def masks(self) -> dict[str, Tensor]:
         """By parameter name, true where a weight is alive."""
@@ -296,56 +294,21 @@ class AffineScaling(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's, with omega and what else belongs to a parameter beside it."""
         packed = self.optimizer.state_dict()
-        entries = {key: dict(entry) for key, entry in packed["state"].items()}
-        counters = {name: torch.tensor(getattr(self, name)) for name in COUNTERS}
-        for key, layer in self._keyed(packed):
-            ours = {PREFIX + name: value for name, value in (layer.state() | counters).items()}
-            entries[key] = entries.get(key, {}) | ours
-        return {**packed, "state": entries}
+        layers = saving.by_key(packed, self.param_groups, self._layers)
+        counters = {name: torch.tensor(getattr(self, name)) for name in saving.COUNTERS}
+        return saving.join(packed, {key: layer.state() | counters for key, layer in layers.items()})
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The inverse of `state_dict`; what does not fit is refused before anything changes."""
-        ours: dict[Any, dict[str, Any]] = {}
-        rest: dict[Any, dict[str, Any]] = {}
-        for key, entry in state_dict["state"].items():
-            for name, value in entry.items():
-                part = ours if name.startswith(PREFIX) else rest
-                part.setdefault(key, {})[name.removeprefix(PREFIX)] = value
-        layers = self._keyed(state_dict)
-        self._check_state(layers, ours)
-        self.optimizer.load_state_dict({**state_dict, "state": rest})
-        for key, layer in layers:
+        layers = saving.by_key(state_dict, self.param_groups, self._layers)
+        ours, packed = saving.split(state_dict)
+        saving.check(layers, ours)
+        self.optimizer.load_state_dict(packed)
+        for key, layer in layers.items():
             layer.load(ours[key])
-            for name in COUNTERS:
+            for name in saving.COUNTERS:
                 setattr(self, name, int(ours[key][name]))
-
-    def _check_state(
-        self, layers: Sequence[tuple[Any, Layer]], ours: Mapping[Any, dict[str, Any]]
-    ) -> None:
-        if not ours:
-            raise InputError("the saved state is that of an optimizer without AffineScaling")
-        for key, layer in layers:
-            layer.check(ours.get(key, {}))
-            if not ours[key].keys() >= set(COUNTERS):
-                raise InputError(f"the saved state of {layer.name} is incomplete")
-        others = ours.keys() - {key for key, _ in layers}
-        if others:
-            raise InputError(
-                f"the saved state makes parameters {', '.join(map(str, sorted(others)))} sparse,"
-                " which AffineScaling leaves alone here: use the same include and exclude"
-            )
-
-    def _keyed(self, state_dict: dict[str, Any]) -> list[tuple[Any, Layer]]:
-        """Layers with the key that a state_dict gives their parameter, by position as torch's."""
-        keys = [key for group in state_dict["param_groups"] for key in group["params"]]
-        params = [param for group in self.param_groups for param in group["params"]]
-        if len(keys) != len(params):
-            raise InputError(
-                f"the saved state has {len(keys)} parameters, the optimizer has {len(params)}"
-            )
-        key_of = dict(zip(params, keys, strict=True))
-        return [(key_of[layer.param], layer) for layer in self._layers]
 
     def __getstate__(self) -> dict[str, Any]:
         # Learning-rate schedulers put a `step` of their own on the instance.
@@ -364,53 +327,3 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 def _whole_masks(masks: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
     return None if masks is None else {name: whole(mask) for name, mask in masks.items()}
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    """The user's own model, so that names (and the noise they seed) are the same in every guise."""
-    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        return _unwrapped(model.module)
-    return _unwrapped(model._orig_mod) if isinstance(model, OptimizedModule) else model
-
-
-def _targets(
-    optimizer: Optimizer,
-    model: nn.Module,
-    include: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-) -> list[tuple[str, nn.Parameter]]:
-    inner.check_supported(optimizer)
-    inner.check_model(model)
-    held = {param for group in optimizer.param_groups for param in group["params"]}
-    targets = []
-    for candidate in choose(_unwrapped(model), include, exclude):
-        if candidate.param not in held:
-            raise InputError(
-                f"the optimizer does not hold {candidate.name}: build it from this model's"
-                f" parameters, or exclude=['{candidate.name}']"
-            )
-        inner.check_parameter(candidate.name, candidate.param)
-        targets.append((candidate.name, candidate.param))
-    return targets
-
-
-def _make_layer(
-    name: str,
-    param: nn.Parameter,
-    penalty: Penalty | Mapping[str, Penalty],
-    anneal: Anneal,
-    affine: bool,
-    latent: bool,
-) -> Layer:
-    if isinstance(penalty, Mapping):
-        penalty = pruning.lookup(penalty, name, "penalty")
-    return Layer(
-        name=name,
-        param=param,
-        penalty=penalty,
-        scale=measure_scale(param, name),
-        omega=torch.ones_like(param, requires_grad=False),
-        latent=param.detach().clone() if latent else None,
-        psi=None if affine else torch.ones_like(param, requires_grad=False),
-        previous=param.detach().clone() if anneal.needs_change else None,
-    )

@@ -160,6 +160,11 @@ def hold(schedule: Schedule, until: float) -> Schedule:
     return lambda progress: schedule(min(progress / until, 1.0))
 
 
+def share(schedule: Schedule, part: int, parts: int) -> Schedule:
+    """The piece of a schedule that falls to one of several equal stages, counted from 0."""
+    return lambda progress: schedule((part + progress) / parts)
+
+
 def warmup_cosine(peak: float, warmup: float = 0.05, final: float = 0.0) -> Schedule:
     """Linear from 0 to `peak` over the first `warmup`, then half a cosine down to `final`."""
     if not 0 <= warmup < 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -19,11 +19,11 @@ from torch import nn
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
 from asterism.masks import count, keep_largest, lamp, protect_largest
-from asterism.methods.recipe import Method, Recipe, gradual_cut, prune_down_to, wrap
+from asterism.methods.recipe import Method, Recipe, gradual_cut, wrap
 from asterism.penalties import Penalty, ReweightedL1
 from asterism.pruning import lookup
 from asterism.scaling import AffineScaling
-from asterism.schedules import Anneal, ConstantTau, InTurn, Layers, geometric, warmup_cosine
+from asterism.schedules import Anneal, ConstantTau, InTurn, Layers, geometric, share, warmup_cosine
 from asterism.targets import choose
 from asterism.training import History, Stage
 
@@ -32,8 +32,9 @@ from asterism.training import History, Stage
 class AffineScalingTransformation(Method):
     """`density` is the share of all weights that stays, or shares by pattern (layerwise only).
 
-    lam > 0 trains the regularised objective (`eq:re-weighted`): `affine=False` with the penalty's
-    weights renewed at each step, lam rising geometrically from a fiftieth over the re-weighting.
+    lam > 0 trains the regularised objective (`eq:re-weighted`) in the plain metric, with psi
+    renewed at each step and lam rising geometrically from a fiftieth of its value. The global cut
+    goes to `cut_from` at once, and falls geometrically to `density` over `cut_epochs`.
     """
 
     penalty: Penalty = field(default_factory=ReweightedL1)
@@ -47,6 +48,7 @@ class AffineScalingTransformation(Method):
     tolerance: float | None = None
     density: float | Mapping[str, float] = 0.0128
     cut_by: Literal["global", "layerwise", "none"] = "global"
+    cut_from: float = 1.0
     cut_epochs: int = 4
     retrain_epochs: int = 6
     score: str = "lamp"
@@ -55,13 +57,9 @@ class AffineScalingTransformation(Method):
 
     @property
     def cut(self) -> str:
-        return {
-            "global": f"zeros, then global {self.score}"
-            if self.lam
-            else f"gradual, global {self.score}",
-            "layerwise": "layer by layer, as the paper",
-            "none": "none",
-        }[self.cut_by]
+        gradual = "gradual, " if self.cut_epochs else ""
+        cuts = {"global": f"{gradual}global {self.score}", "layerwise": "layer by layer, as paper"}
+        return cuts.get(self.cut_by, "none")
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
         regularised = self.lam > 0
@@ -82,28 +80,26 @@ class AffineScalingTransformation(Method):
     # ------------------------------------------------------------------ Algorithm 1
 
     def _reweighting(self) -> list[Stage]:
-        if self.lam > 0:
-            epochs = self.reweights * self.epochs_per_reweight
-            rise = geometric(self.lam / 50, self.lam)
+        return [self._reweight_and_train(t) for t in range(1, self.reweights + 1)]
 
-            def set_lam(optimizer: AffineScaling, progress: float) -> None:
-                optimizer.lam = rise(progress)
+    def _reweight_and_train(self, t: int) -> Stage:
+        """Iteration t. With lam > 0 it rises, and the learning rate falls, over all iterations."""
+        stage = Stage(
+            f"reweight {t}",
+            self.epochs_per_reweight,
+            warmup_cosine(self.lr),
+            begin=AffineScaling.reweight,
+            skip=self._converged,
+        )
+        if self.lam == 0:
+            return stage
+        lr = share(warmup_cosine(self.lr, final=self.lr / 2), t - 1, self.reweights)
+        lam = share(geometric(self.lam / 50, self.lam), t - 1, self.reweights)
 
-            return [
-                Stage(
-                    "regularise", epochs, warmup_cosine(self.lr, final=self.lr / 2), on_step=set_lam
-                )
-            ]
-        return [
-            Stage(
-                f"reweight {t}",
-                self.epochs_per_reweight,
-                warmup_cosine(self.lr),
-                begin=AffineScaling.reweight,
-                skip=self._converged,
-            )
-            for t in range(1, self.reweights + 1)
-        ]
+        def set_lam(optimizer: AffineScaling, progress: float) -> None:
+            optimizer.lam = lam(progress)
+
+        return replace(stage, lr=lr, on_step=set_lam)
 
     def _converged(self, history: History) -> bool:
         """Whether the last re-weighting moved the validation error by less than `tolerance`."""
@@ -120,31 +116,18 @@ class AffineScalingTransformation(Method):
             return []
         if self.cut_by == "layerwise":
             return self._layerwise_cut(model)
-        return self._zeros_cut(model) if self.lam > 0 else self._global_cut(model)
+        return self._global_cut()
 
-    def _global_cut(self, model: nn.Module) -> list[Stage]:
+    def _global_cut(self) -> list[Stage]:
         if isinstance(self.density, Mapping):
             raise InputError("a global cut takes one density; shares by layer go with 'layerwise'")
         return gradual_cut(
-            geometric(1.0, self.density),
+            geometric(max(self.cut_from, self.density), self.density),
             self.score,
             epochs=(self.cut_epochs, self.retrain_epochs),
             lr=self.lr,
             begin=_settle,
         )
-
-    def _zeros_cut(self, model: nn.Module) -> list[Stage]:
-        """The penalty has made exact zeros: they go, and of the rest what is over the density."""
-        assert not isinstance(self.density, Mapping)
-        density = self.density
-
-        def cut(optimizer: AffineScaling) -> None:
-            _settle(optimizer)
-            optimizer.prune(threshold=0.0)
-            prune_down_to(density, self.score, optimizer)
-
-        epochs = self.cut_epochs + self.retrain_epochs
-        return [Stage("retrain", epochs, warmup_cosine(self.lr), cut)]
 
     def _layerwise_cut(self, model: nn.Module) -> list[Stage]:
         names = [target.name for target in choose(model)]

@@ -17,13 +17,13 @@ Record = Mapping[str, Any]
 
 # Rows come in this order; a method not named here follows under its own key.
 NAMES = {
-    "dense": "Dense (reference)",
+    "dense": "Dense",
     "reweighted_l1": "Re-weighted ℓ1",
     "reweighted_l2": "Re-weighted ℓ2",
     "focuss": "FOCUSS (p = 0.5)",
     "dns": "DNS",
     "lwc": "LWC",
-    "magnitude": "Gradual magnitude (control)",
+    "magnitude": "Magnitude (control)",
 }
 TEXT_COLUMNS = 2  # method and cut; the rest are numbers, aligned right
 NONE = "–"
@@ -37,15 +37,15 @@ def table(records: Sequence[Record], *, caption: str = "") -> str:
     >>> record = {"method": "dns", "cut": "none", "seed": 0, "layers": {"fc": 4.0}, "config": {},
     ...           "density_percent": 4.0, "nonzeros": 1200, "test_error_percent": 0.9, "epochs": 5}
     >>> print(table([record]))
-    | Method | Cut  | fc % | Total % | Non-zeros | Test error % ± std | Seeds | Epochs |
-    | :----- | :--- | ---: | ------: | --------: | -----------------: | ----: | -----: |
-    | DNS    | none | 4.00 |    4.00 |     1,200 |               0.90 |     1 |      5 |
+    | Method | Cut  | fc % | Total % | Non-zeros | Test error % | Seeds | Epochs |
+    | :----- | :--- | ---: | ------: | --------: | -----------: | ----: | -----: |
+    | DNS    | none | 4.00 |    4.00 |     1,200 |         0.90 |     1 |      5 |
     """
     if not records:
         raise InputError("no result records to tabulate")
     layers = list(records[0]["layers"])
     percents = [f"{layer} %" for layer in (*layers, "Total")]
-    rows = [["Method", "Cut", *percents, "Non-zeros", "Test error % ± std", "Seeds", "Epochs"]]
+    rows = [["Method", "Cut", *percents, "Non-zeros", "Test error %", "Seeds", "Epochs"]]
     for method, group in groupby(sorted(records, key=_order), key=lambda r: str(r["method"])):
         for _, seeds in groupby(group, key=lambda r: r["cut"]):
             rows.append(_our_row(method, list(seeds), layers))

@@ -1,0 +1,13 @@
+"""`make bench`: every benchmark, one after the other."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks import training
+
+if __name__ == "__main__":
+    torch.set_flush_denormal(True)
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    for line in training.report():
+        print(line, flush=True)
