@@ -6,6 +6,8 @@ Heavy imports happen inside the commands, so that `asterism --help` answers at o
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -82,7 +84,7 @@ def reproduce(
     out = out or Path("runs") / budget.value
     chosen = find_budget(budget.value)
     keys = [key.strip() for key in methods.split(",")] if methods else None
-    with monitoring(chosen, keys, seeds) as monitor:
+    with resumable(), monitoring(chosen, keys, seeds) as monitor:
         results = run_all(
             chosen,
             load(data),
@@ -98,6 +100,16 @@ def reproduce(
     else:
         show(out / "table.md")
     print(f"written to {out}/", file=sys.stderr)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ctrl-C ends with one line that says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def show(page: Path) -> None:
@@ -117,15 +129,12 @@ def command_line() -> str:
 
 
 def main() -> None:
-    """Errors a user can mend end in one line and exit code 2; Ctrl-C says how to go on."""
+    """Errors a user can mend end in one line and exit code 2."""
     try:
         app()
     except InputError as error:
         print(f"asterism: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
-        sys.exit(130)
 
 
 if __name__ == "__main__":

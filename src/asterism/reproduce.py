@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from asterism.budgets import NOISE, Budget
+from asterism.budgets import GREEDY, NOISE, Budget
 from asterism.data import Dataset, Split
 from asterism.errors import InputError
 from asterism.files import read_json, write_atomically, write_json
@@ -24,9 +24,6 @@ from asterism.report.figure import figure1
 from asterism.report.table import table
 from asterism.runs import Job, load_model, run
 from asterism.training import History, Record, Watch
-
-GREEDY = "reweighted_l1"
-"""The run behind the right half of Figure 1."""
 
 
 class Monitor(Protocol):
@@ -59,7 +56,7 @@ def reproduce(
                 result = run(
                     job, out / job.name, model, data, start=start, resume=resume, watch=watch
                 )
-            if key != NOISE:
+            if key not in (NOISE, GREEDY):
                 results.append(result)
             write_json(out / "results.json", results)
     write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
