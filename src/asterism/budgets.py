@@ -102,13 +102,15 @@ SMOKE = Budget(
 def regularised(penalty: Penalty, lam: float, density: float, epochs: tuple[int, int, int]) -> AST:
     """Our strongest form: lam > 0 and rising, psi renewed at each step, all layers at once.
 
-    epochs: re-weighting, cutting, retraining
+    Of second order, tau starts at 1 and falls fiftyfold while lam rises as much, so that large
+    weights feel the same pull throughout. epochs: re-weighting, cutting, retraining.
     """
+    falling = GeometricTau(0.02 ** (1 / epochs[0]))
     return AST(
         penalty,
         layers=AllLayers(),
         lam=lam,
-        anneal=GeometricTau(0.9) if isinstance(penalty, ReweightedL2) else ConstantTau(),
+        anneal=falling if penalty.order == 2 else ConstantTau(),
         reweights=epochs[0],
         cut_from=0.05,
         cut_epochs=epochs[1],
@@ -118,15 +120,26 @@ def regularised(penalty: Penalty, lam: float, density: float, epochs: tuple[int,
     )
 
 
+def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
+    """The paper's three methods and the control, each with the same epochs."""
+    l1, l2, focuss = densities
+    cut = (epochs[0] + epochs[1]) // 2
+    return {
+        "reweighted_l1": regularised(ReweightedL1(0.3), 0.07, l1, epochs),
+        "reweighted_l2": regularised(ReweightedL2(1.0), 2.0, l2, epochs),
+        "focuss": regularised(Focuss(0.5, 1.0), 1.0, focuss, epochs),
+        "magnitude": GradualMagnitude(
+            l1, cut_epochs=cut, retrain_epochs=sum(epochs) - cut, weight_decay=5e-4
+        ),
+    }
+
+
 QUICK = Budget(
     {
         "dense": Dense(epochs=5),
-        "reweighted_l1": regularised(ReweightedL1(0.3), 0.07, 0.0128, epochs=(4, 1, 3)),
-        "reweighted_l2": regularised(ReweightedL2(0.1), 1.0, 0.0126, epochs=(4, 1, 3)),
-        "focuss": regularised(Focuss(0.5, 0.1), 1.0, 0.017, epochs=(4, 1, 3)),
+        **rows((0.0128, 0.0126, 0.017), epochs=(4, 1, 3)),
         "dns": DynamicNetworkSurgery(surgery_epochs=4, retrain_epochs=1, lr=0.02),
         "lwc": LearningWeightsAndConnections(rounds=3, epochs_per_round=1, lr=0.01),
-        "magnitude": GradualMagnitude(density=0.0128, cut_epochs=4, retrain_epochs=4),
         **figure_runs(reweights=8),
     }
 )
@@ -134,12 +147,9 @@ QUICK = Budget(
 STANDARD = Budget(
     {
         "dense": Dense(epochs=12),
-        "reweighted_l1": regularised(ReweightedL1(0.3), 0.07, 0.0064, epochs=(10, 2, 10)),
-        "reweighted_l2": regularised(ReweightedL2(0.1), 1.0, 0.0063, epochs=(10, 2, 10)),
-        "focuss": regularised(Focuss(0.5, 0.1), 1.0, 0.0085, epochs=(10, 2, 10)),
+        **rows((0.0064, 0.0063, 0.0085), epochs=(10, 2, 12)),
         "dns": DynamicNetworkSurgery(surgery_epochs=14, retrain_epochs=8, lr=0.01),
         "lwc": LearningWeightsAndConnections(rounds=5, epochs_per_round=4),
-        "magnitude": GradualMagnitude(density=0.0064, cut_epochs=11, retrain_epochs=11),
         **figure_runs(reweights=8),
     }
 )
