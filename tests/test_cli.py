@@ -68,6 +68,15 @@ def test_a_finished_reproduction_is_not_repeated(smoke):
     assert (smoke / "results.json").read_bytes() == before
 
 
+def test_asking_for_one_row_again_keeps_the_others(smoke):
+    names = ("results.json", "figure1.svg", "figure1.png")
+    before = [(smoke / name).read_bytes() for name in names]
+    done = asterism(*SMOKE, "--out", str(smoke), "--resume", "--methods", " dns , dns")
+    assert done.returncode == 0, done.stderr
+    assert [(smoke / name).read_bytes() for name in names] == before
+    assert "FOCUSS" in (smoke / "table.md").read_text()
+
+
 def test_a_folder_in_use_is_refused_untouched(smoke):
     before = (smoke / "results.json").read_bytes()
     taken = asterism(*SMOKE, "--out", str(smoke))
@@ -75,7 +84,7 @@ def test_a_folder_in_use_is_refused_untouched(smoke):
     assert "add --resume" in taken.stderr
     other = asterism(*SMOKE[:-1], "2", "--out", str(smoke), "--resume")
     assert other.returncode == 2
-    assert "another config (it differs in threads)" in other.stderr
+    assert "another config (it differs in threads): add --threads 1, or" in other.stderr
     assert (smoke / "results.json").read_bytes() == before
 
 

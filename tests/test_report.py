@@ -177,6 +177,19 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     assert b"<dc:date>" not in first[0].read_bytes()
 
 
+def test_a_full_disk_leaves_the_old_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    svg, _ = figure1(NOISE, GREEDY, tmp_path)
+    before = svg.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(InputError, match=r"cannot write .*figure1\.svg: No space left"):
+        figure1(GREEDY, NOISE, tmp_path)
+    assert svg.read_bytes() == before
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8).map(sorted))
 def test_labels_are_spread_in_order(positions: list[float]) -> None:
     spread = _spread(positions, gap=0.07)

@@ -120,3 +120,13 @@ def test_a_layer_may_be_cut_off_for_a_while() -> None:
     push(model, optimizer, 0.4)
     optimizer.reweight()
     assert (model.fc1.weight == 0.5).all()
+
+
+def test_a_layer_that_is_cut_whole_is_not_flattened() -> None:
+    model = make_model()
+    with torch.no_grad():
+        model.fc1.weight.fill_(0.1)
+    optimizer = splice(model)
+    optimizer.reweight()
+    with pytest.raises(InputError, match=r"fc1\.weight: omega is 0 everywhere"):
+        optimizer.flatten()

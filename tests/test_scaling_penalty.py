@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from asterism import (
     AffineScaling,
+    Focuss,
     InputError,
     ReweightedL1,
     ReweightedL2,
@@ -177,3 +178,16 @@ def test_choices_that_contradict_each_other_are_refused() -> None:
         wrap(model, reweight_every="steps")
     with pytest.raises(InputError, match="state is one of reset, rescale, got 'keep'"):
         wrap(model, state="keep")
+    with pytest.raises(InputError, match="lam must be non-negative and finite, got -1"):
+        wrap(model, lam=-1.0)
+    with pytest.raises(InputError, match=r"a penalty such as ReweightedL1\(\) for fc1.weight"):
+        wrap(model, penalty=ReweightedL1)
+
+
+def test_the_printed_focuss_has_no_proximal_step_in_q_space():
+    model = nn.Linear(4, 3)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = AffineScaling(sgd, model, Focuss(0.5, 0.1), lam=0.1)
+    model(torch.rand(2, 4)).sum().backward()
+    with pytest.raises(InputError, match="lam > 0 with Focuss.*needs affine=False"):
+        optimizer.step()

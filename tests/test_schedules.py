@@ -49,9 +49,9 @@ def test_a_pattern_may_name_the_module_of_any_weight() -> None:
     assert [turns.at(t, names) for t in (1, 2, 3)] == [names[:2], names[2:3], names[3:]]
 
 
-def test_a_pattern_without_a_layer_is_named_beside_the_layers_there_are() -> None:
+def test_a_pattern_without_a_layer_is_named_at_once_beside_the_layers_there_are() -> None:
     with pytest.raises(InputError, match=r"no layer matches 'conv3'; there are conv1\.weight, "):
-        InTurn(("conv3",)).at(1, LENET)
+        InTurn(("conv1", "conv3")).at(1, LENET)
 
 
 def test_a_layer_is_named_after_its_weight() -> None:

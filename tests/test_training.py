@@ -9,7 +9,6 @@ import torch
 
 from asterism.data import Dataset, Split
 from asterism.errors import InputError
-from asterism.files import write_atomically
 from asterism.methods import AffineScalingTransformation, Dense, DynamicNetworkSurgery, Method
 from asterism.penalties import ReweightedL1
 from asterism.schedules import constant
@@ -84,6 +83,17 @@ def test_divergence_is_said_and_the_last_good_state_kept(digits, tmp_path):
     assert all(torch.isfinite(tensor).all() for tensor in saved["model"].values())
 
 
+def test_a_last_step_that_ruins_the_weights_is_not_taken_for_good(digits, tmp_path):
+    model = make_mlp()
+    optimizer = Dense().recipe(model).optimizer
+    wild_at_the_end = Stage("wild", 1, lambda progress: torch.inf if progress > 0.7 else 0.01)
+    path = tmp_path / "checkpoint.pt"
+    with pytest.raises(DivergedError, match="a weight is not finite"):
+        train(model, optimizer, [wild_at_the_end], digits, checkpoint=path)
+    assert all(param.isfinite().all() for param in model.parameters())
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("keep", [0, 10, 1000])
 def test_a_truncated_checkpoint_is_one_clear_line(keep, digits, tmp_path):
     path = tmp_path / "checkpoint.pt"
@@ -97,6 +107,14 @@ def test_a_checkpoint_is_read_without_running_its_code(digits, tmp_path):
     path = tmp_path / "checkpoint.pt"
     torch.save({"model": Path("/"), "stage": print}, path)
     with pytest.raises(InputError, match="cannot read"):
+        run(Dense(epochs=1), digits, checkpoint=path, resume=True)
+
+
+@pytest.mark.parametrize("content", [{"stage": 1}, [1, 2]])
+def test_another_file_in_the_checkpoints_place_is_refused(content, digits, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    torch.save(content, path)
+    with pytest.raises(InputError, match=r"checkpoint.pt, it is no checkpoint: delete it"):
         run(Dense(epochs=1), digits, checkpoint=path, resume=True)
 
 
@@ -136,8 +154,3 @@ def test_validation_images_are_never_trained_on(digits):
     data = Dataset("digits", digits.train, poisoned, digits.test)
     model, _ = run(Dense(epochs=1), data)
     assert all(param.isfinite().all() for param in model.parameters())
-
-
-def test_write_atomically_creates_folders(tmp_path):
-    write_atomically(tmp_path / "a" / "b", b"content")
-    assert (tmp_path / "a" / "b").read_bytes() == b"content"

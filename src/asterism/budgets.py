@@ -123,13 +123,13 @@ def regularised(penalty: Penalty, lam: float, density: float, epochs: tuple[int,
 def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
     """The paper's three methods and the control, each with the same epochs."""
     l1, l2, focuss = densities
-    cut = (epochs[0] + epochs[1]) // 2
+    half = sum(epochs) // 2
     return {
         "reweighted_l1": regularised(ReweightedL1(0.3), 0.07, l1, epochs),
         "reweighted_l2": regularised(ReweightedL2(1.0), 2.0, l2, epochs),
         "focuss": regularised(Focuss(0.5, 1.0), 1.0, focuss, epochs),
         "magnitude": GradualMagnitude(
-            l1, cut_epochs=cut, retrain_epochs=sum(epochs) - cut, weight_decay=5e-4
+            l1, cut_epochs=half, retrain_epochs=sum(epochs) - half, weight_decay=5e-4
         ),
     }
 

@@ -5,6 +5,7 @@ Heavy imports happen inside the commands, so that `asterism --help` answers at o
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,7 +118,7 @@ def show(page: Path) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    text, console = page.read_text(), Console()
+    text, console = page.read_text(encoding="utf-8"), Console()
     if console.is_terminal:
         console.print(Markdown(text))
     else:
@@ -125,7 +126,7 @@ def show(page: Path) -> None:
 
 
 def command_line() -> str:
-    return " ".join(["asterism", *sys.argv[1:]])
+    return shlex.join(["asterism", *sys.argv[1:]])
 
 
 def main() -> None:

@@ -24,7 +24,6 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,7 @@ import torch
 from torch import Tensor
 
 from asterism.errors import InputError
+from asterism.files import write_atomically
 
 NAMES = ("mnist", "digits")
 SPLIT_SEED = 0
@@ -252,15 +252,7 @@ def _member(archive: tarfile.TarFile, file: _RawFile) -> IO[bytes]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    # Under another name first: an interrupted or concurrent download leaves no half file.
-    part = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error}; set ASTERISM_DATA to a folder that can be written"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
+        write_atomically(path, content)
+    except InputError as error:
+        raise InputError(f"{error}; set ASTERISM_DATA to a folder that can be written") from error

@@ -32,7 +32,7 @@ UNSUPPORTED = {
     "AffineScaling": "it is wrapped already",
     "ZeroRedundancyOptimizer": "use FSDP2's fully_shard instead",
     "FP16Optimizer": "use FSDP2's fully_shard instead",
-    "Lookahead": "wrap the optimizer inside it",
+    "Lookahead": "wrap the optimizer inside it, without Lookahead",
     "AdamWScheduleFree": "use an ordinary AdamW",
     "SGDScheduleFree": "use an ordinary SGD",
     "RAdamScheduleFree": "use an ordinary RAdam",

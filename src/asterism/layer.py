@@ -91,6 +91,22 @@ class Layer:
         assert self.psi is not None
         self.psi.copy_(self.penalty.relative_psi(self.param.abs(), self.scale))
 
+    def shrink(self, amount: float) -> None:
+        """The proximal step of the majoriser, amount = lr·lam.
+
+        order 1: |q| ← max(|q| - amount, 0)      order 2: q ← q / (1 + 2·amount)
+
+        in q-space, where the majoriser's weights are all 1. In theta-space (affine=False) the
+        same on theta, with the amount weighted by psi.
+        """
+        if self.psi is None and not self.penalty.plain_in_q:
+            raise InputError(f"lam > 0 with {self.penalty} needs affine=False")
+        weighted: Any = amount if self.psi is None else self.psi * amount
+        if self.penalty.order == 1:
+            self.param.sub_(self.param.clamp(-weighted, weighted))
+        else:
+            self.param.div_(1 + 2 * weighted)
+
     def prune(self, kept: Tensor) -> None:
         """Weights outside `kept` are zero from here on."""
         if kept.dtype != torch.bool or kept.shape != self.param.shape:
@@ -105,6 +121,7 @@ class Layer:
 
     def flatten(self) -> None:
         """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
+        self._check_alive(self.omega)  # with a latent q a layer may be cut off, but not for good
         self.omega.copy_(self.kept)
         self.latent, self.scaled = None, False
 
@@ -188,6 +205,8 @@ def make_layer(
     """A layer at its start: q = theta, omega = 1, and only the tensors that the settings need."""
     if isinstance(penalty, Mapping):
         penalty = lookup(penalty, name, "penalty")
+    if not isinstance(penalty, Penalty):
+        raise InputError(f"expected a penalty such as ReweightedL1() for {name}, found {penalty!r}")
     return Layer(
         name=name,
         param=param,

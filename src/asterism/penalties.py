@@ -46,6 +46,11 @@ class Penalty(ABC):
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
         """The scale of the change of variables theta = q ⊙ omega."""
 
+    @property
+    def plain_in_q(self) -> bool:
+        """Whether the majoriser is Σ|q| or Σq² once theta = q ⊙ omega: omega = psi^(-1/order)."""
+        return True
+
     def relative_psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
         """psi(z) / psi(0): 1 at zero and falling, so that one `lam` fits every layer."""
         return self.psi(z, scale) / self.psi(z.new_zeros(1), scale)
@@ -131,6 +136,10 @@ class Focuss(Penalty):
         if not 0 <= self.p <= 2:
             raise InputError(f"FOCUSS needs 0 ≤ p ≤ 2, got p = {self.p}")
 
+    @property
+    def plain_in_q(self) -> bool:
+        return self.classical
+
     def value(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
         square = self._smoothed_square(z, scale) if self.classical else z * z
         return square.log() if self.p == 0 else square ** (self.p / 2) * (2 / self.p)
@@ -168,6 +177,10 @@ class HardThreshold(Penalty):
     def __post_init__(self) -> None:
         if not 0 <= self.a <= self._upper < math.inf:
             raise InputError(f"HardThreshold needs 0 ≤ a ≤ b < ∞, got a = {self.a}, b = {self.b}")
+
+    @property
+    def plain_in_q(self) -> bool:
+        return False
 
     @property
     def _upper(self) -> float:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from asterism.budgets import Budget
-from asterism.reproduce import Monitor, planned_epochs, select
+from asterism.reproduce import Monitor, jobs, planned_epochs
 from asterism.runs import Job
 from asterism.training import Record, Watch
 
@@ -30,9 +30,7 @@ def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Ite
         TimeRemainingColumn(),
     ]
     with Progress(*columns, console=console) as bar:
-        jobs = [Job(key, budget.methods[key], 0, "lenet5") for key in select(budget, methods)]
-        total = seeds * sum(planned_epochs(job) for job in jobs)
-        yield Bar(bar, total)
+        yield Bar(bar, sum(planned_epochs(job) for job in jobs(budget, methods, seeds)))
 
 
 @contextmanager

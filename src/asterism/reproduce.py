@@ -1,7 +1,8 @@
 """The paper's experiments: every row of Table 1 and both halves of Figure 1, each a job of its own.
 
 Dense training is done once per seed and shared by all methods of that seed. What is finished is
-written at once, so that an interrupted reproduction loses at most an epoch.
+written at once, so that an interrupted reproduction loses at most an epoch. The results and the
+table show all that the folder holds, whichever call it came from.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import nn
 
 from asterism.budgets import GREEDY, NOISE, Budget
 from asterism.data import Dataset, Split
+from asterism.describe import differences
 from asterism.errors import InputError
 from asterism.files import read_json, write_atomically, write_json
 from asterism.models import MODELS
@@ -24,6 +26,8 @@ from asterism.report.figure import figure1
 from asterism.report.table import table
 from asterism.runs import Job, load_model, run
 from asterism.training import History, Record, Watch
+
+FIGURE = (NOISE, GREEDY)
 
 
 class Monitor(Protocol):
@@ -44,25 +48,46 @@ def reproduce(
     monitor: Monitor,
 ) -> list[Record]:
     """Runs what is asked for and writes results.json, table.md and, where it can, the figure."""
-    chosen = select(budget, methods)
     data = limit(data, budget.train_images)
     results: list[Record] = []
-    for seed in range(seeds):
-        for key in chosen:
-            job = Job(key, budget.methods[key], seed, "lenet5", budget.batch_size)
-            model = make_model(job)
-            start = None if key == "dense" else load_model(out / f"dense-{seed}/model.safetensors")
-            with monitor(job, planned_epochs(job)) as watch:
-                result = run(
-                    job, out / job.name, model, data, start=start, resume=resume, watch=watch
-                )
-            if key not in (NOISE, GREEDY):
-                results.append(result)
-            write_json(out / "results.json", results)
-    write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
-    if {NOISE, GREEDY} <= set(chosen):
-        figure1(curve(out, NOISE), curve(out, GREEDY), out)
+    for job in jobs(budget, methods, seeds):
+        model = make_model(job)
+        dense = out / f"dense-{job.seed}" / "model.safetensors"
+        start = None if job.key == "dense" else load_model(dense)
+        with monitor(job, planned_epochs(job)) as watch:
+            run(job, out / job.name, model, data, start=start, resume=resume, watch=watch)
+        results = finished_rows(budget, data, out)
+        write_json(out / "results.json", results)
+        write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
+        if job.key in FIGURE and all((out / f"{key}-0/result.json").exists() for key in FIGURE):
+            figure1(curve(out, NOISE), curve(out, GREEDY), out)
     return results
+
+
+def jobs(budget: Budget, methods: Sequence[str] | None, seeds: int) -> list[Job]:
+    """Seed by seed, the dense network first; for the figure one seed will do."""
+    return [
+        make_job(budget, key, seed)
+        for seed in range(seeds)
+        for key in select(budget, methods)
+        if seed == 0 or key not in FIGURE
+    ]
+
+
+def make_job(budget: Budget, key: str, seed: int) -> Job:
+    return Job(key, budget.methods[key], seed, "lenet5", budget.batch_size)
+
+
+def finished_rows(budget: Budget, data: Dataset, out: Path) -> list[Record]:
+    """The records of the table's rows in a folder, as far as they have this budget's settings."""
+    rows = []
+    for key in (key for key in budget.methods if key not in FIGURE):
+        for path in sorted(out.glob(f"{key}-*/result.json")):
+            record = read_json(path)
+            config = make_job(budget, key, record["seed"]).config(data)
+            if not differences(record["config"], config):
+                rows.append(record)
+    return rows
 
 
 def select(budget: Budget, methods: Sequence[str] | None) -> list[str]:

@@ -105,11 +105,14 @@ def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
     if not path.exists():
         write_json(path, config)
         return
-    changed = differences(read_json(path), config)
+    found = read_json(path)
+    changed = differences(found, config)
     if changed:
+        advice = "choose another --out, or delete it"
+        if changed == ["threads"]:
+            advice = f"add --threads {found['threads']}, or {advice}"
         raise InputError(
-            f"{folder} belongs to another config (it differs in {', '.join(changed)}):"
-            " choose another --out, or delete it"
+            f"{folder} belongs to another config (it differs in {', '.join(changed)}): {advice}"
         )
     if not resume:
         raise InputError(f"{folder} holds a run already: add --resume, or choose another --out")
@@ -127,7 +130,9 @@ def summarise(
         "density_percent": total_density_percent(weights),
         "nonzeros": sum(nonzeros(weights).values()),
         "test_error_percent": error_percent(model, data.test.images, data.test.labels),
-        "validation_error_percent": history[-1]["validation_error_percent"],
+        "validation_error_percent": error_percent(
+            model, data.validation.images, data.validation.labels
+        ),
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "versions": {
@@ -150,8 +155,10 @@ def load_model(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(path.read_bytes())
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        raise InputError(
+            f"cannot read {path} ({error.strerror or error}): delete its folder to train it anew"
+        ) from error
     except safetensors.SafetensorError as error:
         raise InputError(
-            f"{path} is not a safetensors file ({error}): delete its folder"
+            f"{path} is damaged ({error}): delete its folder to train it anew"
         ) from error

@@ -14,6 +14,7 @@ momentum nor noise can bring it back. Knows no method by name; a method is a rec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -85,6 +86,8 @@ class AffineScaling(Optimizer):
                 "reweight_every='step' needs affine=False: the inner optimizer's state cannot"
                 " follow a metric that changes at every step"
             )
+        if not callable(lam) and not 0 <= lam < math.inf:
+            raise InputError(f"lam must be non-negative and finite, got {lam}")
         inner.check_supported(optimizer)
         self.optimizer = optimizer
         self.initialiser = initialiser or Greedy()
@@ -151,13 +154,7 @@ class AffineScaling(Optimizer):
         return loss
 
     def _shrink(self, layers: Sequence[Layer]) -> None:
-        """The proximal step of the current majoriser, at the layer's own learning rate.
-
-        order 1: |q| ← max(|q| - lr·lam, 0)      order 2: q ← q / (1 + 2·lr·lam)
-
-        in q-space, where the majoriser's weights are all 1; in theta-space (affine=False) lam is
-        weighted by psi.
-        """
+        """The proximal step of lam times the current majoriser, at each layer's learning rate."""
         lam = self.lam(self.steps) if callable(self.lam) else self.lam
         if not lam:
             return
@@ -167,14 +164,7 @@ class AffineScaling(Optimizer):
                 continue
             if self.reweight_every == "step":
                 layer.renew_psi()
-            amount: Any = float(rates[layer.param]) * lam
-            if layer.psi is not None:
-                amount = layer.psi * amount
-            param = layer.param
-            if layer.penalty.order == 1:
-                param.copy_(param.sign() * (param.abs() - amount).clamp_(min=0))
-            else:
-                param.div_(1 + 2 * amount)
+            layer.shrink(float(rates[layer.param]) * lam)
 
     # ------------------------------------------------------------------ the inner state
 

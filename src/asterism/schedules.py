@@ -48,11 +48,14 @@ class InTurn(Layers):
     def at(self, t: int, names: Sequence[str]) -> list[str]:
         if not self.order:
             return [names[(t - 1) % len(names)]]
-        pattern = self.order[(t - 1) % len(self.order)]
-        chosen = [name for name in names if fnmatch(name, pattern) or fnmatch(owner(name), pattern)]
-        if not chosen:
+        chosen = [
+            [name for name in names if fnmatch(name, pattern) or fnmatch(owner(name), pattern)]
+            for pattern in self.order
+        ]
+        if [] in chosen:  # said at once, not when its turn comes after hours of training
+            pattern = self.order[chosen.index([])]
             raise InputError(f"InTurn: no layer matches {pattern!r}; there are {', '.join(names)}")
-        return chosen
+        return chosen[(t - 1) % len(chosen)]
 
 
 def owner(parameter: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import math
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,9 +32,11 @@ Record = dict[str, Any]
 History = list[Record]
 Watch = Callable[[Record], None]
 
+CHECKPOINT = {"model", "optimizer", "rng", "stage", "epoch", "history"}
+
 
 class DivergedError(InputError):
-    """The loss is no longer a number; the model holds the last good state."""
+    """Loss or weights are no longer finite; the model holds the last good state."""
 
 
 def _nothing(*_: Any) -> None:
@@ -95,7 +96,7 @@ def train(
     """
     progress = Progress()
     if resume and checkpoint is not None and checkpoint.exists():
-        progress = _restore(torch_load(checkpoint), model, optimizer)
+        progress = _restore(_load(checkpoint), model, optimizer)
     good = _snapshot(model, optimizer, progress)
     while progress.stage < len(stages):
         stage = stages[progress.stage]
@@ -107,11 +108,12 @@ def train(
         while progress.epoch < stage.epochs:
             started = time.perf_counter()
             loss = _train_epoch(model, optimizer, stage, data.train, progress, seed, batch_size)
-            if not math.isfinite(loss):
+            if not (math.isfinite(loss) and _is_finite(model)):
                 _restore(good, model, optimizer)
                 raise DivergedError(
                     f"training diverged in stage {stage.name!r}, epoch {progress.epoch + 1}:"
-                    " the loss is not finite. The last good state is kept; lower the learning rate"
+                    " the loss or a weight is not finite. The last good state is kept; lower the"
+                    " learning rate"
                 )
             progress.epoch += 1
             record = measure(model, optimizer, data.validation)
@@ -146,7 +148,7 @@ def _train_epoch(
     seed: int,
     batch_size: int,
 ) -> float:
-    """One pass over the data in a random order; the mean loss, or NaN once it is not finite."""
+    """One pass over the data in a random order; the mean loss, or NaN as soon as it diverges."""
     model.train()
     batches = torch.split(_shuffled(len(split.labels), seed, progress.epochs_done), batch_size)
     total = torch.zeros(())
@@ -157,12 +159,17 @@ def _train_epoch(
         stage.on_step(optimizer, through)
         optimizer.zero_grad()
         loss = F.cross_entropy(model(split.images[batch]), split.labels[batch])
+        if not loss.isfinite():
+            return math.nan
         torch.autograd.backward(loss)
         optimizer.step()
         total += loss.detach() * len(batch)
-        if number % 50 == 0 and not total.isfinite():
-            return math.nan
     return float(total) / len(split.labels)
+
+
+def _is_finite(model: nn.Module) -> bool:
+    """The last step of an epoch can ruin the weights after its loss was taken."""
+    return all(bool(param.isfinite().all()) for param in model.parameters())
 
 
 def _shuffled(length: int, seed: int, epoch: int) -> Tensor:
@@ -202,10 +209,14 @@ def _save(path: Path, snapshot: Record) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def torch_load(path: Path) -> Any:
-    """A file written by torch.save, read without running any code that it may hold."""
+def _load(path: Path) -> Record:
+    """What `_save` wrote, read without running any code that the file may hold."""
     try:
-        return torch.load(path, weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"cannot read {path} ({reason}): delete it to start anew") from error
+        snapshot = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # a damaged file may raise anything
+        raise InputError(f"cannot read {path}, it is damaged: delete it to start anew") from error
+    if not isinstance(snapshot, dict) or not snapshot.keys() >= CHECKPOINT:
+        raise InputError(f"cannot read {path}, it is no checkpoint: delete it to start anew")
+    return snapshot

@@ -6,6 +6,7 @@ without pyplot, so that no global state is left behind.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, cycle
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asterism.errors import InputError
+from asterism.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,11 +64,13 @@ def figure1(noise: Sequence[Point], greedy: Sequence[Point], directory: Path) ->
     figure = build_figure1(noise, greedy)
     from matplotlib import rc_context
 
-    directory.mkdir(parents=True, exist_ok=True)
     svg, png = directory / "figure1.svg", directory / "figure1.png"
-    with rc_context(STYLE):  # ticks are made, and styled, only when drawn
-        figure.savefig(svg, metadata={"Date": None})
-        figure.savefig(png, dpi=200)
+    options: dict[Path, dict[str, Any]] = {svg: {"metadata": {"Date": None}}, png: {"dpi": 200}}
+    for path, option in options.items():
+        drawing = io.BytesIO()
+        with rc_context(STYLE):  # ticks are made, and styled, only when drawn
+            figure.savefig(drawing, format=path.suffix[1:], **option)
+        write_atomically(path, drawing.getvalue())
     return svg, png
 
 
