@@ -62,7 +62,7 @@ class LinearModel:
 def test_rescaled_state_is_that_of_the_new_q_space(make: MakeOptimizer) -> None:
     problem = LinearModel(make)
     model = problem.model
-    optimizer = wrap(model, make(model.parameters()), initialiser=Exact(), state="rescale")
+    optimizer = wrap(model, make(model.parameters()), initialiser=Exact(), on_reweight="rescale")
     problem.gradients(optimizer, model.weight, 1.0, 6)
     optimizer.reweight()
     omega = optimizer.state_dict()["state"][0]["asterism_omega"]
@@ -79,10 +79,10 @@ def test_rescaled_state_is_that_of_the_new_q_space(make: MakeOptimizer) -> None:
 @pytest.mark.parametrize("kind", [torch.optim.Adadelta, torch.optim.Rprop, torch.optim.Adafactor])
 def test_state_that_cannot_be_rescaled_is_refused_before_anything_changes(kind: Any) -> None:
     model = make_model()
-    optimizer = wrap(model, kind(model.parameters(), lr=0.01), state="rescale")
+    optimizer = wrap(model, kind(model.parameters(), lr=0.01), on_reweight="rescale")
     train(model, optimizer, range(2))
     before = model.fc1.weight.detach().clone()
-    with pytest.raises(InputError, match=f"{kind.__name__} keeps .*use state='reset'"):
+    with pytest.raises(InputError, match=f"{kind.__name__} keeps .*use on_reweight='reset'"):
         optimizer.reweight()
     assert torch.equal(model.fc1.weight, before)
     assert optimizer.iteration == 0
@@ -134,7 +134,7 @@ def test_what_has_no_scale_needs_no_rescaling() -> None:
         model = make_model()
         adadelta = torch.optim.Adadelta(model.parameters())
         penalty = HardThreshold(0.5) if latent else ReweightedL1()
-        optimizer = wrap(model, adadelta, penalty=penalty, latent=latent, state="rescale")
+        optimizer = wrap(model, adadelta, penalty=penalty, latent=latent, on_reweight="rescale")
         train(model, optimizer, range(2))
         if latent:
             optimizer.reweight()

@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from asterism.errors import InputError
 from asterism.masks import count
-from asterism.pruning import Masks, Request, apply_masks, choose_masks, lookup
+from asterism.pruning import Masks, Request, apply_masks, choose_masks
 
 SHAPES = {"conv.weight": (4, 2, 3, 3), "fc1.weight": (20, 8), "fc2.weight": (5, 20)}
 TOTAL = sum(math.prod(shape) for shape in SHAPES.values())
@@ -240,13 +240,6 @@ def test_weights_that_are_not_finite_are_named(bad: float) -> None:
     weights["fc1.weight"][3, 4] = bad
     with pytest.raises(InputError, match=r"fc1\.weight holds NaN or infinity: has training"):
         prune(weights, density=0.5)
-
-
-def test_lookup_takes_the_first_pattern_that_fits() -> None:
-    table = {"fc1": 1, "fc*": 2}
-    assert [lookup(table, name, "rate") for name in ("fc1.weight", "fc2.weight")] == [1, 2]
-    with pytest.raises(InputError, match=r"no rate is given for conv\.weight: add a pattern"):
-        lookup(table, "conv.weight", "rate")
 
 
 # ---------------------------------------------------------------------- copies

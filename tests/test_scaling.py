@@ -198,7 +198,7 @@ def test_lbfgs_forgets_its_history_when_omega_changes(change: str) -> None:
     model = make_model()
     make = partial(torch.optim.LBFGS, lr=0.5, max_iter=4)
     optimizer = wrap(
-        model, make(model.parameters()), initialiser=Exact(), state="rescale", include=["fc2"]
+        model, make(model.parameters()), initialiser=Exact(), on_reweight="rescale", include=["fc2"]
     )
     train_with_closure(model, optimizer, range(3))
     if change == "reweight":
@@ -214,7 +214,7 @@ def test_lbfgs_forgets_its_history_when_omega_changes(change: str) -> None:
 def test_rescaled_state_goes_on_as_by_hand() -> None:
     model = make_model()
     make = partial(torch.optim.AdamW, lr=0.01)
-    optimizer = wrap(model, make(model.parameters()), initialiser=Exact(), state="rescale")
+    optimizer = wrap(model, make(model.parameters()), initialiser=Exact(), on_reweight="rescale")
     optimizer.reweight()
     train(model, optimizer, range(5))
 
@@ -256,7 +256,7 @@ def test_omega_is_updated_in_place() -> None:
 @pytest.mark.parametrize("state", ["reset", "rescale"])
 def test_flattened_training_is_plain_training(state: Any) -> None:
     model = make_model()
-    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.05), state=state)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.05), on_reweight=state)
     optimizer.reweight()
     train(model, optimizer, range(3))
     before = {name: theta.clone() for name, theta in model.state_dict().items()}

@@ -176,8 +176,8 @@ def test_choices_that_contradict_each_other_are_refused() -> None:
         wrap(model, reweight_every="step")
     with pytest.raises(InputError, match="reweight_every is one of round, step, got 'steps'"):
         wrap(model, reweight_every="steps")
-    with pytest.raises(InputError, match="state is one of reset, rescale, got 'keep'"):
-        wrap(model, state="keep")
+    with pytest.raises(InputError, match="on_reweight is one of reset, rescale, got 'keep'"):
+        wrap(model, on_reweight="keep")
     with pytest.raises(InputError, match="lam must be non-negative and finite, got -1"):
         wrap(model, lam=-1.0)
     with pytest.raises(InputError, match=r"a penalty such as ReweightedL1\(\) for fc1.weight"):

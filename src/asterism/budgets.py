@@ -9,10 +9,10 @@ paper     the paper's literal protocol (raw omega, lam = 0, its schedule and its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from asterism.errors import InputError
-from asterism.initialisers import Greedy, Noise
+from asterism.initialisers import Noise
 from asterism.methods import (
     AffineScalingTransformation,
     Dense,
@@ -22,11 +22,12 @@ from asterism.methods import (
     Method,
 )
 from asterism.penalties import Focuss, Penalty, ReweightedL1, ReweightedL2
-from asterism.schedules import AllLayers, Anneal, ChartrandYin, ConstantTau, GeometricTau, InTurn
+from asterism.schedules import AllLayers, Anneal, ChartrandYin, ConstantTau, GeometricTau
 
 AST = AffineScalingTransformation
 
 PAPER_FACTOR = 200
+PAPER_EPOCHS = 1000 // PAPER_FACTOR
 PAPER_SHARES = {
     "reweighted_l1": {"conv1": 0.278, "conv2": 0.06, "fc1": 0.007, "fc2": 0.186},
     "reweighted_l2": {"conv1": 0.504, "conv2": 0.049, "fc1": 0.009, "fc2": 0.047},
@@ -55,17 +56,19 @@ def budget(name: str) -> Budget:
     return BUDGETS[name]
 
 
-def figure_runs(reweights: int, tau: float = 0.1) -> dict[str, Method]:
-    """Figure 1: re-weighted ℓ1 with both initialisers, one epoch per t.
+def figure_runs(
+    reweights: int, greedy_epochs: int = 1, normalise: bool = True
+) -> dict[str, Method]:
+    """Figure 1: re-weighted ℓ1 with both initialisers.
 
     The noise run takes a fifth of the usual learning rate: at the usual one the largest weights,
     which omega favours, run away.
     """
-    noise = AST(
-        ReweightedL1(tau), Noise(0.05), AllLayers(), reweights=reweights, cut_by="none", lr=0.01
-    )
-    greedy = AST(ReweightedL1(tau), Greedy(), InTurn(), reweights=reweights, cut_by="none")
-    return {NOISE: noise, GREEDY: greedy}
+    common = AST(ReweightedL1(0.1), reweights=reweights, normalise=normalise, cut_by="none")
+    return {
+        NOISE: replace(common, initialiser=Noise(0.05), layers=AllLayers(), lr=0.01),
+        GREEDY: replace(common, epochs_per_reweight=greedy_epochs),
+    }
 
 
 def paper_run(key: str, penalty: Penalty, anneal: Anneal) -> AST:
@@ -74,13 +77,18 @@ def paper_run(key: str, penalty: Penalty, anneal: Anneal) -> AST:
         penalty,
         anneal=anneal,
         normalise=False,
-        epochs_per_reweight=1000 // PAPER_FACTOR,
+        epochs_per_reweight=PAPER_EPOCHS,
         cut_by="layerwise",
         density=PAPER_SHARES[key],
-        cut_epochs=1000 // PAPER_FACTOR,
-        retrain_epochs=1000 // PAPER_FACTOR,
+        cut_epochs=PAPER_EPOCHS,
+        retrain_epochs=0,
     )
 
+
+BASELINES: dict[str, Method] = {
+    "dns": DynamicNetworkSurgery(surgery_epochs=14, retrain_epochs=8, lr=0.01),
+    "lwc": LearningWeightsAndConnections(rounds=5, epochs_per_round=4),
+}
 
 SMOKE = Budget(
     {
@@ -148,8 +156,7 @@ STANDARD = Budget(
     {
         "dense": Dense(epochs=12),
         **rows((0.0064, 0.0063, 0.0085), epochs=(10, 2, 12)),
-        "dns": DynamicNetworkSurgery(surgery_epochs=14, retrain_epochs=8, lr=0.01),
-        "lwc": LearningWeightsAndConnections(rounds=5, epochs_per_round=4),
+        **BASELINES,
         **figure_runs(reweights=8),
     }
 )
@@ -160,7 +167,9 @@ PAPER = Budget(
         "reweighted_l1": paper_run("reweighted_l1", ReweightedL1(0.1), ConstantTau()),
         "reweighted_l2": paper_run("reweighted_l2", ReweightedL2(1.0), ChartrandYin()),
         "focuss": paper_run("focuss", Focuss(0.5, 0.1), ConstantTau()),
-        **figure_runs(reweights=8),
+        "magnitude": GradualMagnitude(0.0128, cut_epochs=12, retrain_epochs=12),
+        **BASELINES,
+        **figure_runs(reweights=8, greedy_epochs=PAPER_EPOCHS, normalise=False),
     }
 )
 

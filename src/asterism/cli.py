@@ -84,7 +84,7 @@ def reproduce(
         torch.set_num_threads(threads)
     out = out or Path("runs") / budget.value
     chosen = find_budget(budget.value)
-    keys = [key.strip() for key in methods.split(",")] if methods else None
+    keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
     with resumable(), monitoring(chosen, keys, seeds) as monitor:
         results = run_all(
             chosen,

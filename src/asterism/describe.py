@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
+from zlib import crc32
 
 
 def describe(value: Any) -> Any:
@@ -26,8 +28,22 @@ def describe(value: Any) -> Any:
         return [describe(each) for each in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    # An address would tell two runs of the same settings apart.
-    return getattr(value, "__qualname__", re.sub(r" at 0x\w+", "", repr(value)))
+    if isinstance(value, FunctionType):
+        return _describe_function(value)
+    return getattr(value, "__qualname__", _without_addresses(repr(value)))
+
+
+def _describe_function(function: FunctionType) -> str:
+    """Its name, and a checksum of what it does: two lambdas have the same name."""
+    code = function.__code__
+    captured = [describe(cell.cell_contents) for cell in function.__closure__ or ()]
+    content = f"{code.co_code!r} {code.co_names} {code.co_consts} {captured}"
+    return f"{function.__qualname__} {crc32(_without_addresses(content).encode()):08x}"
+
+
+def _without_addresses(text: str) -> str:
+    """An address would tell two runs of the same settings apart."""
+    return re.sub(r" at 0x\w+", "", text)
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:

@@ -110,7 +110,7 @@ def check_rescalable(optimizer: Optimizer, param: nn.Parameter) -> None:
         if key not in POWERS:
             raise InputError(
                 f"{type(optimizer).__name__} keeps {key!r}, which cannot be rescaled:"
-                " use state='reset'"
+                " use on_reweight='reset'"
             )
 
 

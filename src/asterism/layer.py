@@ -17,8 +17,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from asterism.errors import InputError
 from asterism.initialisers import Initialiser, divide, root_mean_square
+from asterism.names import lookup
 from asterism.penalties import Penalty
-from asterism.pruning import lookup
 from asterism.schedules import Anneal
 
 TENSORS = ("omega", "latent", "psi", "previous")

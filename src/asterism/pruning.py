@@ -11,16 +11,14 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
 from asterism.masks import OUT, SCORES, count, keep_largest, magnitude, protect_largest
-from asterism.targets import matches
+from asterism.names import check_patterns, lookup, matches
 
-T = TypeVar("T")
 Tensors = Mapping[str, Tensor]
 Masks = dict[str, Tensor]
 
@@ -61,14 +59,6 @@ def choose_masks(weights: Tensors, kept: Tensors, request: Request) -> Masks:
             for name in densities
         }
     return _largest(weights, kept, request.density, request.score)
-
-
-def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """The entry whose pattern fits a layer; the first one wins."""
-    for pattern, entry in table.items():
-        if matches(name, [pattern]):
-            return entry
-    raise InputError(f"no {what} is given for {name}: add a pattern that matches it, or '*'")
 
 
 @torch.no_grad()
@@ -145,11 +135,7 @@ def _per_layer(value: float | Mapping[str, float], weights: Tensors, what: str) 
     """One number per layer that is named; layers that no pattern matches are left alone."""
     if not isinstance(value, Mapping):
         return dict.fromkeys(weights, value)
-    for pattern in value:
-        if not any(matches(name, [pattern]) for name in weights):
-            raise InputError(
-                f"no layer matches the pattern {pattern!r}; there are {', '.join(weights)}"
-            )
+    check_patterns(value, weights)
     named = [name for name in weights if matches(name, value)]
     return {name: lookup(value, name, what) for name in named}
 

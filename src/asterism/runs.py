@@ -26,7 +26,7 @@ from asterism.errors import InputError
 from asterism.files import read_json, write_atomically, write_json
 from asterism.methods import Method
 from asterism.metrics import density_percent, error_percent, nonzeros, total_density_percent
-from asterism.schedules import layer
+from asterism.names import layer
 from asterism.training import History, Record, Watch, train
 
 

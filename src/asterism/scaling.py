@@ -26,6 +26,7 @@ from asterism import inner, pruning, saving
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
 from asterism.layer import Layer, make_layer, whole
+from asterism.names import check_patterns
 from asterism.penalties import Penalty
 from asterism.qspace import Closure, QSpace, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
@@ -53,7 +54,7 @@ class AffineScaling(Optimizer):
     reweight_every  "round": when `reweight` is called; "step": at each step (affine=False only)
     normalise    scale each omega as the initialiser asks; False is the paper's raw omega
     latent       keep q beside theta and pass gradients straight through (splicing, as in DNS)
-    state        what becomes of the inner state when omega changes: "reset" or "rescale"
+    on_reweight  what becomes of the inner optimizer's state then: "reset" or "rescale"
     include, exclude  glob patterns over layers; see `asterism.targets`
     freeze_zeros zeros already in the model count as pruned
     seed         of the noise initialiser
@@ -73,14 +74,14 @@ class AffineScaling(Optimizer):
         reweight_every: Literal["round", "step"] = "round",
         normalise: bool = True,
         latent: bool = False,
-        state: Literal["reset", "rescale"] = "reset",
+        on_reweight: Literal["reset", "rescale"] = "reset",
         include: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         freeze_zeros: bool = False,
         seed: int = 0,
     ) -> None:
         _check_choice("reweight_every", reweight_every, ("round", "step"))
-        _check_choice("state", state, ("reset", "rescale"))
+        _check_choice("on_reweight", on_reweight, ("reset", "rescale"))
         if reweight_every == "step" and affine:
             raise InputError(
                 "reweight_every='step' needs affine=False: the inner optimizer's state cannot"
@@ -95,14 +96,16 @@ class AffineScaling(Optimizer):
         self.anneal = anneal or ConstantTau()
         self.lam = lam
         self.affine, self.reweight_every, self.normalise = affine, reweight_every, normalise
-        self.on_reweight, self.seed = state, seed
+        self.on_reweight, self.seed = on_reweight, seed
         self.iteration = self.steps = 0
         # Optimizer's own __init__ would take over the parameter groups, which stay the inner
         # optimizer's; its __setstate__ installs the hooks alone.
         super().__setstate__({})
+        targets = inner.targets(optimizer, model, include, exclude)
+        if isinstance(penalty, Mapping):
+            check_patterns(penalty, (name for name, _ in targets))
         self._layers = [
-            make_layer(name, param, penalty, self.anneal, affine, latent)
-            for name, param in inner.targets(optimizer, model, include, exclude)
+            make_layer(name, param, penalty, self.anneal, affine, latent) for name, param in targets
         ]
         if freeze_zeros:
             self.prune(threshold=0.0)
@@ -207,8 +210,8 @@ class AffineScaling(Optimizer):
     ) -> None:
         """Sets weights to zero, exactly and for good.
 
-        density    the share of all weights that stays, to the weight; a mapping from patterns
-                   (or per_layer=True) gives each layer its own
+        density    the share of the weights made sparse that stays alive, to the weight; a mapping
+                   from patterns (or per_layer=True) gives each layer its own
         threshold  weights of at most this magnitude go; a number or a mapping from patterns
         masks      by parameter name, true where a weight stays
         score      "lamp" or "magnitude": what a global density compares

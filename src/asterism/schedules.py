@@ -9,9 +9,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 
 from asterism.errors import InputError
+from asterism.names import check_patterns, matches
 
 Schedule = Callable[[float], float]
 """progress through a stage, 0 to 1 → value"""
@@ -48,24 +48,9 @@ class InTurn(Layers):
     def at(self, t: int, names: Sequence[str]) -> list[str]:
         if not self.order:
             return [names[(t - 1) % len(names)]]
-        chosen = [
-            [name for name in names if fnmatch(name, pattern) or fnmatch(owner(name), pattern)]
-            for pattern in self.order
-        ]
-        if [] in chosen:  # said at once, not when its turn comes after hours of training
-            pattern = self.order[chosen.index([])]
-            raise InputError(f"InTurn: no layer matches {pattern!r}; there are {', '.join(names)}")
-        return chosen[(t - 1) % len(chosen)]
-
-
-def owner(parameter: str) -> str:
-    """'encoder.lstm.weight_ih_l0' → 'encoder.lstm': the module that a weight belongs to."""
-    return parameter.rpartition(".")[0]
-
-
-def layer(parameter: str) -> str:
-    """'features.conv1.weight' → 'features.conv1': the layer that a weight is named after."""
-    return parameter.removesuffix(".weight")
+        check_patterns(self.order, names)  # at once, not when the turn comes after hours
+        pattern = self.order[(t - 1) % len(self.order)]
+        return [name for name in names if matches(name, [pattern])]
 
 
 class Anneal(ABC):
@@ -154,13 +139,6 @@ def stepwise(values: Sequence[float]) -> Schedule:
     if not values:
         raise InputError("a stepwise schedule needs at least one value")
     return lambda progress: values[min(int(progress * len(values)), len(values) - 1)]
-
-
-def hold(schedule: Schedule, until: float) -> Schedule:
-    """`schedule` compressed into the first `until` of the stage, then its last value."""
-    if not 0 < until <= 1:
-        raise InputError(f"hold needs 0 < until ≤ 1, got {until}")
-    return lambda progress: schedule(min(progress / until, 1.0))
 
 
 def share(schedule: Schedule, part: int, parts: int) -> Schedule:

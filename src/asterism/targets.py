@@ -6,13 +6,13 @@ Nothing is traced: modules are asked for their type, parameters for their owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 
 from torch import nn
 
 from asterism.errors import InputError
+from asterism.names import check_patterns, matches
 
 SPARSE_MODULES = (
     nn.Linear,
@@ -74,12 +74,6 @@ def choose(
     return chosen
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a parameter's name, or its module's, fits one of the patterns."""
-    module = name.rpartition(".")[0]
-    return any(fnmatch(name, pattern) or fnmatch(module, pattern) for pattern in patterns)
-
-
 def _verdict(
     param: nn.Parameter,
     owners: list[tuple[str, nn.Module]],
@@ -126,9 +120,4 @@ def _is_bias(name: str) -> bool:
 def _check_patterns(model: nn.Module, patterns: Sequence[str]) -> None:
     if isinstance(patterns, str):
         raise InputError(f"include and exclude are lists of patterns: write [{patterns!r}]")
-    names = [name for name, _, _ in _named_parameters(model)]
-    for pattern in patterns:
-        if not any(matches(name, [pattern]) for name in names):
-            raise InputError(
-                f"no layer matches the pattern {pattern!r}; the model has {', '.join(names)}"
-            )
+    check_patterns(patterns, (name for name, _, _ in _named_parameters(model)))

@@ -25,8 +25,9 @@ from asterism.data import Dataset, Split
 from asterism.errors import InputError
 from asterism.files import write_atomically
 from asterism.metrics import error_percent, kurtosis, total_density_percent
+from asterism.names import layer
 from asterism.scaling import AffineScaling
-from asterism.schedules import Schedule, layer
+from asterism.schedules import Schedule
 
 Record = dict[str, Any]
 History = list[Record]

@@ -20,8 +20,8 @@ from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
 from asterism.masks import count, keep_largest, lamp, protect_largest
 from asterism.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.names import lookup
 from asterism.penalties import Penalty, ReweightedL1
-from asterism.pruning import lookup
 from asterism.scaling import AffineScaling
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers, geometric, share, warmup_cosine
 from asterism.targets import choose
@@ -55,10 +55,20 @@ class AffineScalingTransformation(Method):
     lr: float = 0.05
     weight_decay: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.lam > 0 and (self.initialiser != Greedy() or not self.normalise):
+            raise InputError(
+                "lam > 0 trains in the plain metric: no initialiser, no omega to scale"
+            )
+
     @property
     def cut(self) -> str:
         gradual = "gradual, " if self.cut_epochs else ""
-        cuts = {"global": f"{gradual}global {self.score}", "layerwise": "layer by layer, as paper"}
+        shares = "given" if isinstance(self.density, Mapping) else "LAMP"
+        cuts = {
+            "global": f"{gradual}global {self.score}",
+            "layerwise": f"layer by layer, {shares} shares",
+        }
         return cuts.get(self.cut_by, "none")
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:

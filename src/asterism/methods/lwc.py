@@ -14,7 +14,7 @@ from torch import nn
 
 from asterism.masks import quality_threshold
 from asterism.methods.recipe import Method, Recipe, wrap
-from asterism.pruning import lookup
+from asterism.names import lookup
 from asterism.scaling import AffineScaling
 from asterism.schedules import warmup_cosine
 from asterism.training import Stage
