@@ -145,7 +145,7 @@ def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) ->
 QUICK = Budget(
     {
         "dense": Dense(epochs=5),
-        **rows((0.0128, 0.0126, 0.017), epochs=(4, 1, 3)),
+        **rows((0.0125, 0.0125, 0.0165), epochs=(4, 1, 3)),
         "dns": DynamicNetworkSurgery(surgery_epochs=4, retrain_epochs=1, lr=0.02),
         "lwc": LearningWeightsAndConnections(rounds=3, epochs_per_round=1, lr=0.01),
         **figure_runs(reweights=8),
