@@ -19,7 +19,7 @@ SMOKE = ["reproduce", "--budget", "smoke", "--data", "digits", "--threads", "1"]
 
 def asterism(*args: str, **options) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "asterism.cli", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
 
 
 @pytest.fixture(scope="module")

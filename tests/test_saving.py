@@ -54,7 +54,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "settled at once": {
         "penalty": Focuss(0.5, tau=0.5),
         "anneal": ChartrandYin(forced=False, floor=1e-3),
-        "state": "rescale",
+        "on_reweight": "rescale",
     },
     "plain metric": {"affine": False, "lam": 0.01},
     "each step": {

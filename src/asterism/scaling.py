@@ -30,9 +30,10 @@ from asterism.names import check_patterns
 from asterism.penalties import Penalty
 from asterism.qspace import Closure, QSpace, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
+from asterism.wrapper import OptimizerWrapper
 
 
-class AffineScaling(Optimizer):
+class AffineScaling(OptimizerWrapper):
     """Trains q in f(q ⊙ omega) with `optimizer`, while `model` holds theta (`eq:AST`).
 
     Algorithm 1 of the paper, in the user's own loop:
@@ -90,7 +91,7 @@ class AffineScaling(Optimizer):
         if not callable(lam) and not 0 <= lam < math.inf:
             raise InputError(f"lam must be non-negative and finite, got {lam}")
         inner.check_supported(optimizer)
-        self.optimizer = optimizer
+        super().__init__(optimizer)
         self.initialiser = initialiser or Greedy()
         self.layers = layers or InTurn()
         self.anneal = anneal or ConstantTau()
@@ -98,9 +99,6 @@ class AffineScaling(Optimizer):
         self.affine, self.reweight_every, self.normalise = affine, reweight_every, normalise
         self.on_reweight, self.seed = on_reweight, seed
         self.iteration = self.steps = 0
-        # Optimizer's own __init__ would take over the parameter groups, which stay the inner
-        # optimizer's; its __setstate__ installs the hooks alone.
-        super().__setstate__({})
         targets = inner.targets(optimizer, model, include, exclude)
         if isinstance(penalty, Mapping):
             check_patterns(penalty, (name for name, _ in targets))
@@ -263,26 +261,7 @@ class AffineScaling(Optimizer):
         nn.utils.clip_grads_with_norm_(params, max_norm, total)
         return whole(total)
 
-    # ------------------------------------------------------------------ an ordinary optimizer
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        return self.optimizer.param_groups
-
-    @property
-    def state(self) -> Any:  # type: ignore[override]
-        return self.optimizer.state
-
-    @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        return self.optimizer.defaults
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Parameters added later are trained as they are."""
-        self.optimizer.add_param_group(param_group)
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        self.optimizer.zero_grad(set_to_none)
+    # ------------------------------------------------------------------ saving
 
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's, with omega and what else belongs to a parameter beside it."""
@@ -302,10 +281,6 @@ class AffineScaling(Optimizer):
             layer.load(ours[key])
             for name in saving.COUNTERS:
                 setattr(self, name, int(ours[key][name]))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Learning-rate schedulers put a `step` of their own on the instance.
-        return {name: value for name, value in self.__dict__.items() if name != "step"}
 
     def __repr__(self) -> str:
         kept = sum(layer.nonzeros for layer in self._layers)
