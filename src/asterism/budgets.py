@@ -61,8 +61,8 @@ def figure_runs(
 ) -> dict[str, Method]:
     """Figure 1: re-weighted ℓ1 with both initialisers.
 
-    The noise run takes a fifth of the usual learning rate: at the usual one the largest weights,
-    which omega favours, run away.
+    The noise run takes a fifth of the usual learning rate: at the usual one the kurtosis of fc1
+    reached 74,000.
     """
     common = AST(ReweightedL1(0.1), reweights=reweights, normalise=normalise, cut_by="none")
     return {
