@@ -52,6 +52,16 @@ class Layer:
         return self.omega != 0
 
     @property
+    def tau(self) -> float:
+        """The penalty's, which anneals; 0 and fixed where the penalty has none."""
+        return getattr(self.penalty, "tau", 0.0)
+
+    @tau.setter
+    def tau(self, tau: float) -> None:
+        if hasattr(self.penalty, "tau"):
+            self.penalty = replace(self.penalty, tau=tau)  # type: ignore[type-var]
+
+    @property
     def nonzeros(self) -> int:
         return int(whole(self.kept.sum()))
 
@@ -129,7 +139,7 @@ class Layer:
         """What must be saved, as tensors."""
         numbers = {
             "scale": torch.tensor(self.scale, dtype=torch.float64),
-            "tau": torch.tensor(getattr(self.penalty, "tau", 0.0), dtype=torch.float64),
+            "tau": torch.tensor(self.tau, dtype=torch.float64),
             "scaled": torch.tensor(self.scaled),
             "stale": torch.tensor(self.stale),
         }
@@ -161,8 +171,7 @@ class Layer:
             current.copy_(place_like(state[name].to(current.device), current))
         self.scale = float(state["scale"])
         self.scaled, self.stale = bool(state["scaled"]), bool(state["stale"])
-        if hasattr(self.penalty, "tau"):
-            self.penalty = replace(self.penalty, tau=float(state["tau"]))  # type: ignore[type-var]
+        self.tau = float(state["tau"])
         self._mark_dead()
 
     def _mark_dead(self) -> None:
@@ -175,9 +184,7 @@ class Layer:
             moved = torch.linalg.vector_norm(self.param - self.previous)
             change = float(whole(moved / torch.linalg.vector_norm(self.previous)))
             self.previous.copy_(self.param)
-        tau = getattr(self.penalty, "tau", None)
-        if tau is not None:
-            self.penalty = replace(self.penalty, tau=anneal.next(tau, change))  # type: ignore[type-var]
+        self.tau = anneal.next(self.tau, change)
 
     def _check_alive(self, omega: Tensor) -> None:
         if not bool(whole((omega != 0).any())):
