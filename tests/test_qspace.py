@@ -1,4 +1,4 @@
-"""Whatever happens inside a step, the model holds theta and its gradients are those of theta."""
+"""Whatever happens inside a step, the model holds theta afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import asterism
 from asterism import AffineScaling, HardThreshold, ReweightedL1
-from asterism.qspace import uninterrupted
+from asterism.qspace import is_in_q_space, uninterrupted
 from explicit import Explicit, assert_same_theta, loss, make_model, omegas, train, wrap
 
 Snapshot = dict[str, tuple[Tensor, Tensor]]
@@ -57,13 +57,14 @@ def snapshot(model: nn.Module) -> Snapshot:
 
 def assert_unchanged(model: nn.Module, optimizer: AffineScaling, before: Snapshot) -> None:
     """Up to rounding; gradients of pruned weights may have become 0 or not."""
-    masks = optimizer.masks()
+    masks, scales = optimizer.masks(), omegas(optimizer)
     for name, (theta, gradient) in before.items():
         param = model.get_parameter(name)
         assert param.grad is not None
         live = masks.get(name, torch.ones_like(theta, dtype=torch.bool))
         torch.testing.assert_close(param.detach(), theta, rtol=1e-12, atol=1e-15)
-        torch.testing.assert_close(param.grad[live], gradient[live], rtol=1e-12, atol=1e-15)
+        found = param.grad / scales[name] if is_in_q_space(param.grad) else param.grad
+        torch.testing.assert_close(found[live], gradient[live], rtol=1e-12, atol=1e-15)
 
 
 # ---------------------------------------------------------------------- closures
@@ -119,34 +120,72 @@ def test_the_losses_of_lbfgs_are_those_of_theta() -> None:
 # ---------------------------------------------------------------------- gradients
 
 
+@pytest.mark.parametrize("density", [0.5, 0.05])
 @pytest.mark.parametrize("flattened", [False, True], ids=["scaled", "flattened"])
-def test_gradients_after_a_step_are_those_of_theta(flattened: bool) -> None:
+def test_gradients_after_a_step_are_those_of_q(flattened: bool, density: float) -> None:
     model, optimizer = scaled()
+    optimizer.prune(density=density)
     if flattened:
         optimizer.flatten()
     backward(model, optimizer)
     before = snapshot(model)
     optimizer.step()
-    for name, mask in optimizer.masks().items():
+    for name, omega in omegas(optimizer).items():
         gradient = model.get_parameter(name).grad
         assert gradient is not None
-        torch.testing.assert_close(gradient[mask], before[name][1][mask])
-        assert (gradient[~mask] == 0).all()
+        live = omega != 0
+        torch.testing.assert_close(gradient[live], (before[name][1] * omega)[live])
 
 
-def test_steps_without_zero_grad_and_accumulation_are_those_of_the_explicit_module() -> None:
+def test_a_second_step_takes_the_same_gradient_as_in_the_explicit_module() -> None:
     model, optimizer = scaled(optimizer=None)
     reference = Explicit(model, omegas(optimizer))
     optimizer.optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     plain = torch.optim.SGD(reference.parameters(), lr=0.05)
-    optimizer.zero_grad()
-    for step in range(6):
-        for module in (model, reference):
-            loss(module, 2 * step).backward()  # on top of what the steps before have left
-            loss(module, 2 * step + 1).backward()
-        optimizer.step()
-        plain.step()
+    for step in range(3):
+        for module, stepper in ((model, optimizer), (reference, plain)):
+            stepper.zero_grad(set_to_none=step % 2 == 0)
+            loss(module, 2 * step).backward()
+            loss(module, 2 * step + 1).backward()  # accumulated between the steps
+            for _ in range(3):
+                stepper.step()
         assert_same_theta(model, reference)
+
+
+def test_clipping_a_gradient_that_was_used_counts_omega_once() -> None:
+    model, optimizer = scaled()
+    backward(model, optimizer)
+    optimizer.step()
+    gradients = []
+    for name, param in model.named_parameters():
+        assert param.grad is not None
+        gradients.append(param.grad * optimizer.masks().get(name, 1))
+    expected = nn.utils.get_total_norm(gradients)
+    torch.testing.assert_close(optimizer.clip_grad_norm_(1e9), expected)
+
+
+def test_an_optimizer_that_mixes_weights_sees_no_gradient_of_a_pruned_one() -> None:
+    class Normalised(torch.optim.SGD):
+        """Divides each gradient by its norm, which any weight's gradient changes."""
+
+        def step(self, closure: Any = None) -> Any:
+            for group in self.param_groups:
+                for param in group["params"]:
+                    param.grad /= param.grad.norm() + 0.1
+            return super().step(closure)
+
+    for density in (0.5, 0.05):
+        for flattened in (False, True):
+            model, optimizer = scaled()
+            optimizer.prune(density=density)
+            if flattened:
+                optimizer.flatten()
+            reference = Explicit(model, omegas(optimizer))
+            optimizer.optimizer = Normalised(model.parameters(), lr=0.05)
+            plain = Normalised(reference.parameters(), lr=0.05)
+            train(model, optimizer, range(3))
+            train(reference, plain, range(3))
+            assert_same_theta(model, reference)
 
 
 # ---------------------------------------------------------------------- exceptions

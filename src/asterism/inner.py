@@ -27,6 +27,21 @@ POWERS = {
 # Its momentum is of gradients over their own size, which no scale reaches.
 POWERS_OF_RMSPROP = POWERS | {"momentum_buffer": 0}
 
+# One weight's step depends on no other weight: what happens where a weight is pruned stays there.
+ELEMENTWISE = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.Adamax,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.RMSprop,
+    torch.optim.Rprop,
+    torch.optim.ASGD,
+)
+
 # They keep copies of the weights of their own, which no change of variables reaches.
 UNSUPPORTED = {
     "AffineScaling": "it is wrapped already",
@@ -102,6 +117,11 @@ def is_rehearsal(optimizer: Optimizer) -> bool:
 def is_separate(optimizer: Optimizer) -> bool:
     """Whether each parameter has a state of its own; L-BFGS has one history for all."""
     return not isinstance(optimizer, torch.optim.LBFGS)
+
+
+def is_elementwise(optimizer: Optimizer) -> bool:
+    """Whether pruned weights may keep their gradients; not sure of strangers and subclasses."""
+    return type(optimizer) in ELEMENTWISE
 
 
 def check_rescalable(optimizer: Optimizer, param: nn.Parameter) -> None:

@@ -7,7 +7,7 @@ DTensor, so is every tensor here, with the same placement.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from asterism.penalties import Penalty
 from asterism.schedules import Anneal
 
 TENSORS = ("omega", "latent", "psi", "previous")
+INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
@@ -29,9 +30,10 @@ NUMBERS = ("scale", "tau", "scaled", "stale")
 class Layer:
     """The state of one re-weighted parameter.
 
-    omega is the metric, 0 exactly where the weight is pruned; `dead` marks those zeros, if there
-    are any. `scaled` says whether omega holds anything but zeros and ones, `stale` that the inner
-    optimizer's state belongs to an earlier q-space.
+    omega is the metric, 0 exactly where the weight is pruned. Those zeros, if there are any, are
+    kept twice: `dead` marks them, or where few weights are left, `live` lists the others and
+    `live_omega` their omega unless that is 1. `scaled` says whether omega holds anything but zeros
+    and ones, `stale` that the inner optimizer's state belongs to an earlier q-space.
     """
 
     name: str
@@ -45,11 +47,18 @@ class Layer:
     scaled: bool = False
     stale: bool = False
     dead: Tensor | None = None
+    live: Tensor | None = None
+    live_omega: Tensor | None = None
 
     @property
     def kept(self) -> Tensor:
         """The mask: true where the weight is alive."""
         return self.omega != 0
+
+    @property
+    def pruned(self) -> bool:
+        """Whether any weight of this rank's shard is."""
+        return self.dead is not None or self.live is not None
 
     @property
     def tau(self) -> float:
@@ -69,6 +78,29 @@ class Layer:
     def q(self) -> Tensor:
         """theta / omega, 0 where pruned."""
         return divide(self.param, self.omega) if self.latent is None else self.latent
+
+    def multiply_(self, tensor: Tensor, *, zero: bool = True) -> None:
+        """tensor ← tensor ⊙ omega in place; with `zero` exactly +0 where pruned, else anything."""
+        self._on_live_(tensor, torch.mul, zero)
+
+    def divide_(self, tensor: Tensor, *, zero: bool = True) -> None:
+        """tensor ← tensor / omega in place, the same way."""
+        self._on_live_(tensor, torch.div, zero)
+
+    def _on_live_(self, tensor: Tensor, operation: Callable[..., Tensor], zero: bool) -> None:
+        tensor = local(tensor)
+        if self.live is not None:
+            values = tensor.take(self.live)
+            if self.live_omega is not None:
+                operation(values, self.live_omega, out=values)
+            if zero:
+                tensor.zero_()
+            tensor.put_(self.live, values)
+            return
+        if self.scaled:
+            operation(tensor, local(self.omega), out=tensor)
+        if zero and self.dead is not None:
+            tensor.masked_fill_(self.dead, 0.0)
 
     def reweight(self, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str) -> None:
         """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
@@ -134,6 +166,7 @@ class Layer:
         self._check_alive(self.omega)  # with a latent q a layer may be cut off, but not for good
         self.omega.copy_(self.kept)
         self.latent, self.scaled = None, False
+        self._mark_dead()
 
     def state(self) -> dict[str, Tensor]:
         """What must be saved, as tensors."""
@@ -175,8 +208,15 @@ class Layer:
         self._mark_dead()
 
     def _mark_dead(self) -> None:
-        dead = self.omega == 0
-        self.dead = dead if bool(whole(dead.any())) else None
+        kept = local(self.kept)
+        count = int(kept.sum())
+        self.dead = self.live = self.live_omega = None
+        # Splicing changes the mask too often for a list to be worth its making.
+        if self.latent is None and count * INDEX_BYTES <= kept.numel():
+            self.live = kept.flatten().nonzero().squeeze(1)
+            self.live_omega = local(self.omega).take(self.live) if self.scaled else None
+        elif count < kept.numel():
+            self.dead = ~kept
 
     def _anneal(self, anneal: Anneal) -> None:
         change = 0.0
@@ -255,3 +295,8 @@ def place_like(tensor: Tensor, like: Tensor) -> Tensor:
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with its shards and partial sums put together."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's shard, sharing its memory."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

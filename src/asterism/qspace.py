@@ -1,7 +1,7 @@
 """The way from theta to q and back, for all layers at once, in place.
 
 Owns the arithmetic of one optimizer step around the inner step, and its safety: whatever happens
-inside, the model ends in theta-space and its gradients are those of theta.
+inside, the model ends in theta-space.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from asterism.layer import Layer
 
 Closure = Callable[[], Any]
 
+# On a gradient in q-space: its version then. Whoever writes to it makes it one of theta.
+IN_Q_SPACE = "_asterism_in_q_space"
+
 
 class QSpace:
     """Between `enter` and `leave` parameters hold q and gradients are those of q.
@@ -26,89 +29,131 @@ class QSpace:
     Both know where they stand, so that leaving twice is leaving once.
     """
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer], *, elementwise: bool = False) -> None:
         direct = [layer for layer in layers if layer.latent is None]
         self.latent = [layer for layer in layers if layer.latent is not None]
-        self.scaled = [layer for layer in direct if layer.scaled]
-        self.masked = [layer for layer in direct if layer.scaled or layer.dead is not None]
-        self.pruned = [layer for layer in layers if layer.dead is not None]
+        self.scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
+        self.pruned = [layer for layer in direct if layer.pruned]
+        self.elementwise = elementwise
         self.inside = False
 
     def enter(self) -> None:
         """theta → q, and gradients of theta → gradients of q; straight through where latent."""
         with uninterrupted():
-            _divide([layer.param for layer in self.scaled], self.scaled)
             for layer in self.latent:
                 assert layer.latent is not None
                 layer.param.copy_(layer.latent)
-            _multiply(*_gradients(self.masked))
+            for layer in self.pruned:
+                if layer.scaled:
+                    layer.divide_(layer.param, zero=layer.live is None or not self.elementwise)
+            if self.scaled:
+                thetas: list[Any] = [layer.param for layer in self.scaled]
+                torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
+            self._scale_gradients()
             self.inside = True
 
-    def leave(self) -> None:
-        """q → theta, and gradients of q → gradients of theta; exact zeros where pruned."""
+    def leave(self, *, restore: bool = False) -> None:
+        """q → theta, exact zeros where pruned.
+
+        Gradients have been used by now and stay those of q: to bring them back would cost a
+        third of this wrapper's time. `restore` does, for a step that was not taken.
+        """
         with uninterrupted():
             if not self.inside:
                 return
             for layer in self.latent:
                 assert layer.latent is not None
                 layer.latent.copy_(layer.param)
-                layer.param.mul_(layer.omega)
-            _multiply([layer.param for layer in self.scaled], self.scaled)
-            # Where an inner optimizer divides 0 by 0, multiplying by 0 would not do.
+                layer.multiply_(layer.param)
             for layer in self.pruned:
-                assert layer.dead is not None
-                layer.param.masked_fill_(layer.dead, 0.0)
-            # So that gradients accumulate as without the wrapper.
-            _divide(*_gradients(self.scaled))
+                layer.multiply_(layer.param)
+            if self.scaled:
+                qs: list[Any] = [layer.param for layer in self.scaled]
+                torch._foreach_mul_(qs, [layer.omega for layer in self.scaled])
+            if restore:
+                self._restore_gradients()
             self.inside = False
+
+    def _scale_gradients(self) -> None:
+        """By omega. Gradients of pruned weights may stay as they are if nothing else sees them."""
+        scaled = [layer for layer in self.scaled if _has_gradient_of_theta(layer)]
+        pruned = [
+            layer
+            for layer in self.pruned
+            if _has_gradient_of_theta(layer) and (layer.scaled or not self.elementwise)
+        ]
+        for layer in pruned:
+            layer.multiply_(_gradient(layer), zero=not self.elementwise)
+        if scaled:
+            gradients = [_gradient(layer) for layer in scaled]
+            torch._foreach_mul_(gradients, [layer.omega for layer in scaled])
+        # At the end: gradients that are views of one bucket share their version.
+        for layer in (*scaled, *pruned):
+            mark_in_q_space(_gradient(layer))
+
+    def _restore_gradients(self) -> None:
+        used = [
+            layer
+            for layer in (*self.scaled, *self.pruned)
+            if layer.param.grad is not None and is_in_q_space(layer.param.grad)
+        ]
+        for layer in used:
+            delattr(layer.param.grad, IN_Q_SPACE)
+            if layer.scaled:
+                layer.divide_(_gradient(layer))
 
     @torch.no_grad()
     def evaluate(self, closure: Closure) -> Any:
         """The user's closure sees theta, and its gradients reach the optimizer in q-space."""
-        self.leave()
+        self.leave(restore=True)
         with torch.enable_grad():
             loss = closure()
         self.enter()
         return loss
 
 
+def is_in_q_space(gradient: Tensor) -> bool:
+    """Whether a step has brought this gradient to q-space and nobody has written to it since."""
+    return getattr(gradient, IN_Q_SPACE, None) == gradient._version
+
+
+class _Guard:
+    """Whether the main thread is inside `uninterrupted`: signal calls are slow, one pair serves."""
+
+    up = False
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C waits for the end of the block: what belongs together changes together."""
-    handler = signal.getsignal(signal.SIGINT)
     # Python runs signal handlers in the main thread alone.
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or _Guard.up:
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
         yield
         return
     waiting: list[tuple[Any, ...]] = []
     signal.signal(signal.SIGINT, lambda *interrupt: waiting.append(interrupt))
+    _Guard.up = True
     try:
         yield
     finally:
+        _Guard.up = False
         signal.signal(signal.SIGINT, handler)
         if waiting:
             handler(*waiting[-1])
 
 
-def _gradients(layers: Sequence[Layer]) -> tuple[list[Any], list[Layer]]:
-    having = [layer for layer in layers if layer.param.grad is not None]
-    return [layer.param.grad for layer in having], having
+def mark_in_q_space(gradient: Tensor) -> None:
+    setattr(gradient, IN_Q_SPACE, gradient._version)
 
 
-def _multiply(tensors: list[Any], layers: Sequence[Layer]) -> None:
-    """tensor ← tensor ⊙ omega, in place."""
-    if tensors:
-        torch._foreach_mul_(tensors, [layer.omega for layer in layers])
+def _gradient(layer: Layer) -> Any:
+    return layer.param.grad
 
 
-def _divide(tensors: list[Any], layers: Sequence[Layer]) -> None:
-    """tensor ← tensor / omega, in place; 0 stays 0 where pruned."""
-    if tensors:
-        torch._foreach_div_(tensors, [_divisor(layer) for layer in layers])
-
-
-def _divisor(layer: Layer) -> Tensor:
-    """omega, with the smallest normal number in place of 0; live weights have no smaller one."""
-    if layer.dead is None:
-        return layer.omega
-    return layer.omega.clamp_min(torch.finfo(layer.omega.dtype).tiny)
+def _has_gradient_of_theta(layer: Layer) -> bool:
+    gradient = layer.param.grad
+    return gradient is not None and not is_in_q_space(gradient)

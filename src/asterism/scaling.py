@@ -28,7 +28,7 @@ from asterism.initialisers import Greedy, Initialiser
 from asterism.layer import Layer, make_layer, whole
 from asterism.names import check_patterns
 from asterism.penalties import Penalty
-from asterism.qspace import Closure, QSpace, uninterrupted
+from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.wrapper import OptimizerWrapper
 
@@ -134,9 +134,15 @@ class AffineScaling(OptimizerWrapper):
         """One step of the inner optimizer in q-space, then the proximal step of lam·g."""
         if closure is None and inner.is_rehearsal(self.optimizer):
             return self.optimizer.step()
+        if closure is None:
+            with uninterrupted():
+                return self._step(None)
+        return self._step(closure)  # which may take long: theta is safe, and Ctrl-C at once
+
+    def _step(self, closure: Closure | None) -> Any:
         layers = [layer for layer in self._layers if closure or layer.param.grad is not None]
         self._forget_stale(layers)
-        q_space = QSpace(layers)
+        q_space = QSpace(layers, elementwise=inner.is_elementwise(self.optimizer))
         try:
             q_space.enter()
             if closure is None:
@@ -147,7 +153,7 @@ class AffineScaling(OptimizerWrapper):
                 self._shrink(layers)
             q_space.leave()
         except BaseException:
-            q_space.leave()
+            q_space.leave(restore=True)
             raise
         if not self.affine:
             self._shrink(layers)
@@ -254,11 +260,20 @@ class AffineScaling(OptimizerWrapper):
     @torch.no_grad()
     def clip_grad_norm_(self, max_norm: float) -> Tensor:
         """Clips the norm of the whole gradient as the inner optimizer sees it, in q-space."""
-        omegas = {layer.param: layer.omega for layer in self._layers if layer.latent is None}
+        layers = {layer.param: layer for layer in self._layers if layer.latent is None}
         params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
-        seen = [param.grad * omegas[param] if param in omegas else param.grad for param in params]
+        used = {param for param in params if is_in_q_space(param.grad)}
+        seen = []
+        for param in params:
+            if param not in layers:
+                seen.append(param.grad)
+            else:
+                layer = layers[param]
+                seen.append(param.grad * (layer.kept if param in used else layer.omega))
         total = nn.utils.get_total_norm(seen)
         nn.utils.clip_grads_with_norm_(params, max_norm, total)
+        for param in used:
+            mark_in_q_space(param.grad)
         return whole(total)
 
     # ------------------------------------------------------------------ saving
