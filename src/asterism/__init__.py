@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asterism.errors import FormatError as FormatError
     from asterism.errors import InputError as InputError
     from asterism.initialisers import Exact as Exact
     from asterism.initialisers import Greedy as Greedy
@@ -30,7 +31,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AffineScaling": "scaling",
-    "InputError": "errors",
+    **dict.fromkeys(["FormatError", "InputError"], "errors"),
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "initialisers"),
     **dict.fromkeys(
         ["Concave", "Focuss", "HardThreshold", "ReweightedL1", "ReweightedL2"], "penalties"

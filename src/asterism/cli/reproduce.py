@@ -1,30 +1,15 @@
-"""The command line: arguments to function calls. No logic of its own.
-
-Heavy imports happen inside the commands, so that `asterism --help` answers at once.
-"""
+"""`asterism reproduce`."""
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from asterism import __version__
-from asterism.errors import InputError
-
-app = typer.Typer(
-    help="Sparse neural networks by re-weighted learning.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+from asterism.cli.common import command_line, resumable, show
 
 
 class BudgetName(str, Enum):
@@ -34,16 +19,6 @@ class BudgetName(str, Enum):
     paper = "paper"
 
 
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    if version:
-        print(f"asterism {__version__}")
-        raise typer.Exit
-
-
-@app.command()
 def reproduce(
     budget: Annotated[
         BudgetName,
@@ -101,42 +76,3 @@ def reproduce(
     else:
         show(out / "table.md")
     print(f"written to {out}/", file=sys.stderr)
-
-
-@contextmanager
-def resumable() -> Iterator[None]:
-    """Ctrl-C ends with one line that says how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
-def show(page: Path) -> None:
-    """Markdown, laid out for the terminal's width, or as it is into a pipe."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    text, console = page.read_text(encoding="utf-8"), Console()
-    if console.is_terminal:
-        console.print(Markdown(text))
-    else:
-        print(text)
-
-
-def command_line() -> str:
-    return shlex.join(["asterism", *sys.argv[1:]])
-
-
-def main() -> None:
-    """Errors a user can mend end in one line and exit code 2."""
-    try:
-        app()
-    except InputError as error:
-        print(f"asterism: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

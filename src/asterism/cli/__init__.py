@@ -1,0 +1,42 @@
+"""The command line: arguments to function calls. One module per command, no logic of its own.
+
+Heavy imports happen inside the commands, so that `asterism --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from asterism import __version__
+from asterism.cli.reproduce import reproduce
+from asterism.errors import InputError
+
+app = typer.Typer(
+    help="Sparse neural networks by re-weighted learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command()(reproduce)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"asterism {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Errors a user can mend end in one line and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        print(f"asterism: {error}", file=sys.stderr)
+        sys.exit(2)

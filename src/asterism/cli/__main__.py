@@ -1,0 +1,5 @@
+"""`python -m asterism.cli`."""
+
+from asterism.cli import main
+
+main()

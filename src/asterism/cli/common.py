@@ -1,0 +1,37 @@
+"""What several commands share."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ctrl-C ends with one line that says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def show(page: Path) -> None:
+    """Markdown, laid out for the terminal's width, or as it is into a pipe."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    text, console = page.read_text(encoding="utf-8"), Console()
+    if console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        print(text)
+
+
+def command_line() -> str:
+    return shlex.join(["asterism", *sys.argv[1:]])
