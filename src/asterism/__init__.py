@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asterism.compaction import Compacted as Compacted
+    from asterism.compaction import compact as compact
     from asterism.errors import FormatError as FormatError
     from asterism.errors import InputError as InputError
     from asterism.initialisers import Exact as Exact
@@ -31,6 +33,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AffineScaling": "scaling",
+    **dict.fromkeys(["Compacted", "compact"], "compaction"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "initialisers"),
     **dict.fromkeys(
