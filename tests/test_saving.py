@@ -380,10 +380,10 @@ def test_a_real_step_with_a_learning_rate_of_zero_counts() -> None:
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9))
     optimizer.reweight()
     loss(model, 0).backward()
+    omega = omegas(optimizer)["fc1.weight"]
+    gradient = model.fc1.weight.grad.clone()
     optimizer.step()
     assert optimizer.steps == 1
-    omega = omegas(optimizer)["fc1.weight"]
-    gradient = model.fc1.weight.grad
     torch.testing.assert_close(
         optimizer.state[model.fc1.weight]["momentum_buffer"], gradient * omega
     )
