@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from asterism.compaction import compact as compact
     from asterism.errors import FormatError as FormatError
     from asterism.errors import InputError as InputError
+    from asterism.groups import Group as Group
     from asterism.initialisers import Exact as Exact
     from asterism.initialisers import Greedy as Greedy
     from asterism.initialisers import Noise as Noise
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from asterism.schedules import ConstantTau as ConstantTau
     from asterism.schedules import GeometricTau as GeometricTau
     from asterism.schedules import InTurn as InTurn
+    from asterism.units import Heads as Heads
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,8 @@ _HOME = {
     **dict.fromkeys(
         ["Concave", "Focuss", "HardThreshold", "ReweightedL1", "ReweightedL2"], "penalties"
     ),
+    "Group": "groups",
+    "Heads": "units",
     "apply_masks": "pruning",
     **dict.fromkeys(
         ["AllLayers", "ChartrandYin", "ConstantTau", "GeometricTau", "InTurn"], "schedules"

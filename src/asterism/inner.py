@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from asterism.errors import InputError
 from asterism.layer import whole
 from asterism.targets import choose
+from asterism.units import Weight, locate
 
 # How state behaves when omega → omega·ratio: a gradient of q scales with it, its square with the
 # square.
@@ -86,19 +87,20 @@ def targets(
     model: nn.Module,
     include: Sequence[str] | None,
     exclude: Sequence[str] | None,
-) -> list[tuple[str, nn.Parameter]]:
+) -> list[tuple[Weight, nn.Parameter]]:
     """The parameters to make sparse, each one held by the optimizer and fit to be scaled."""
     check_model(model)
+    model = _unwrapped(model)
     held = {param for group in optimizer.param_groups for param in group["params"]}
     found = []
-    for candidate in choose(_unwrapped(model), include, exclude):
+    for candidate in choose(model, include, exclude):
         if candidate.param not in held:
             raise InputError(
                 f"the optimizer does not hold {candidate.name}: build it from this model's"
                 f" parameters, or exclude=['{candidate.name}']"
             )
         check_parameter(candidate.name, candidate.param)
-        found.append((candidate.name, candidate.param))
+        found.append((locate(model, candidate.name), candidate.param))
     return found
 
 

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from asterism.errors import InputError
+from asterism.groups import Group, Partition, soft_threshold
 from asterism.initialisers import Initialiser, divide, root_mean_square
 from asterism.names import lookup
 from asterism.penalties import Penalty
 from asterism.schedules import Anneal
+from asterism.units import Weight
 
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
@@ -49,6 +51,8 @@ class Layer:
     dead: Tensor | None = None
     live: Tensor | None = None
     live_omega: Tensor | None = None
+    groups: Partition | None = None  # of weights that share one psi and one omega
+    input_dim: int = 1
 
     @property
     def kept(self) -> Tensor:
@@ -102,14 +106,23 @@ class Layer:
         if zero and self.dead is not None:
             tensor.masked_fill_(self.dead, 0.0)
 
+    def magnitude(self, theta: Tensor) -> Tensor:
+        """|theta|, or the RMS of each weight's group, in a shape that broadcasts to theta's."""
+        if self.groups is None:
+            return theta.abs()
+        squares = whole(self.groups.reduce(theta.square()))
+        z = self.groups.spread(self.groups.magnitudes(squares))
+        return place_like(z.expand(theta.shape), theta) if isinstance(theta, DTensor) else z
+
     def reweight(self, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str) -> None:
         """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
         theta, q = self.param.detach(), self.q
         self._anneal(anneal)
         if self.latent is not None:
-            omega = self.penalty.omega(q.abs(), self.scale, previous=self.omega)
+            omega = self.penalty.omega(self.magnitude(q), self.scale, previous=self.omega)
         else:
-            omega = self.penalty.omega(theta.abs(), self.scale, previous=self.omega) * self.kept
+            z = self.magnitude(theta)
+            omega = self.penalty.omega(z, self.scale, previous=self.omega) * self.kept
             if normalise:
                 omega = omega * initialiser.factor(theta, q, omega)
             # Under the smallest normal number theta / omega could overflow.
@@ -131,7 +144,7 @@ class Layer:
     def renew_psi(self) -> None:
         """psi from theta, 1 at zero."""
         assert self.psi is not None
-        self.psi.copy_(self.penalty.relative_psi(self.param.abs(), self.scale))
+        self.psi.copy_(self.penalty.relative_psi(self.magnitude(self.param), self.scale))
 
     def shrink(self, amount: float) -> None:
         """The proximal step of the majoriser, amount = lr·lam.
@@ -139,15 +152,19 @@ class Layer:
         order 1: |q| ← max(|q| - amount, 0)      order 2: q ← q / (1 + 2·amount)
 
         in q-space, where the majoriser's weights are all 1. In theta-space (affine=False) the
-        same on theta, with the amount weighted by psi.
+        same on theta, with the amount weighted by psi. Of a group it is the RMS that shrinks, all
+        of its weights by the same factor.
         """
         if self.psi is None and not self.penalty.plain_in_q:
             raise InputError(f"lam > 0 with {self.penalty} needs affine=False")
         weighted: Any = amount if self.psi is None else self.psi * amount
-        if self.penalty.order == 1:
-            self.param.sub_(self.param.clamp(-weighted, weighted))
-        else:
+        if self.penalty.order == 2:
             self.param.div_(1 + 2 * weighted)
+        elif self.groups is None:
+            self.param.sub_(self.param.clamp(-weighted, weighted))
+        else:  # in q-space anything may stand where a weight is pruned
+            live = self.param.masked_fill(~self.kept, 0.0) if self.pruned else self.param
+            self.param.mul_(soft_threshold(self.magnitude(live), weighted))
 
     def prune(self, kept: Tensor) -> None:
         """Weights outside `kept` are zero from here on."""
@@ -242,7 +259,7 @@ class Layer:
 
 
 def make_layer(
-    name: str,
+    weight: Weight,
     param: nn.Parameter,
     penalty: Penalty | Mapping[str, Penalty],
     anneal: Anneal,
@@ -250,10 +267,14 @@ def make_layer(
     latent: bool,
 ) -> Layer:
     """A layer at its start: q = theta, omega = 1, and only the tensors that the settings need."""
+    name, groups = weight.name, None
     if isinstance(penalty, Mapping):
         penalty = lookup(penalty, name, "penalty")
     if not isinstance(penalty, Penalty):
         raise InputError(f"expected a penalty such as ReweightedL1() for {name}, found {penalty!r}")
+    if isinstance(penalty, Group):
+        groups = penalty.partition(weight).to(param.device)
+        penalty = penalty.penalty
     return Layer(
         name=name,
         param=param,
@@ -263,6 +284,8 @@ def make_layer(
         latent=param.detach().clone() if latent else None,
         psi=None if affine else torch.ones_like(param, requires_grad=False),
         previous=param.detach().clone() if anneal.needs_change else None,
+        groups=groups,
+        input_dim=weight.input_dim,
     )
 
 

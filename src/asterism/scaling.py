@@ -46,7 +46,8 @@ class AffineScaling(OptimizerWrapper):
         optimizer.prune(density=0.01)
         train(model, optimizer)
 
-    penalty      one for all layers, or a mapping from patterns to penalties
+    penalty      one for all layers, or a mapping from patterns to penalties; Group(penalty, by)
+                 for weights that live and die together
     initialiser  where q starts after a re-weighting: Greedy(), Noise(sigma), Exact()
     layers       which layers re-weight at iteration t: InTurn(), AllLayers()
     anneal       how tau moves from one re-weighting of a layer to its next
@@ -101,12 +102,13 @@ class AffineScaling(OptimizerWrapper):
         self.iteration = self.steps = 0
         targets = inner.targets(optimizer, model, include, exclude)
         if isinstance(penalty, Mapping):
-            check_patterns(penalty, (name for name, _ in targets))
+            check_patterns(penalty, (weight.name for weight, _ in targets))
         self._layers = [
-            make_layer(name, param, penalty, self.anneal, affine, latent) for name, param in targets
+            make_layer(weight, param, penalty, self.anneal, affine, latent)
+            for weight, param in targets
         ]
         if freeze_zeros:
-            self.prune(threshold=0.0)
+            self.prune(masks={layer.name: layer.param != 0 for layer in self._layers})
 
     # ------------------------------------------------------------------ Algorithm 1
 
@@ -209,14 +211,19 @@ class AffineScaling(OptimizerWrapper):
         density: float | Mapping[str, float] | None = None,
         threshold: float | Mapping[str, float] | None = None,
         masks: Mapping[str, Tensor] | None = None,
+        pattern: str | Mapping[str, str] | None = None,
         per_layer: bool = False,
         score: str = "lamp",
     ) -> None:
         """Sets weights to zero, exactly and for good.
 
         density    the share of the weights made sparse that stays alive, to the weight; a mapping
-                   from patterns (or per_layer=True) gives each layer its own
-        threshold  weights of at most this magnitude go; a number or a mapping from patterns
+                   from patterns (or per_layer=True) gives each layer its own. Where the penalty
+                   is a Group whole groups go: as many weights stay as fit in the density
+        threshold  weights of at most this magnitude go, or groups of at most this RMS; a number or
+                   a mapping from patterns
+        pattern    "2:4": of each 4 neighbours along the input the 2 largest weights stay; any N:M,
+                   or a mapping from patterns of names
         masks      by parameter name, true where a weight stays
         score      "lamp" or "magnitude": what a global density compares
         """
@@ -225,7 +232,11 @@ class AffineScaling(OptimizerWrapper):
         chosen = pruning.choose_masks(
             {layer.name: whole(layer.param.detach()) for layer in self._layers},
             {layer.name: whole(layer.kept) for layer in self._layers},
-            pruning.Request(density, threshold, _whole_masks(masks), per_layer, score),
+            pruning.Request(density, threshold, _whole_masks(masks), pattern, per_layer, score),
+            pruning.Layout(
+                {layer.name: layer.groups for layer in self._layers if layer.groups},
+                {layer.name: layer.input_dim for layer in self._layers},
+            ),
         )
         for layer in self._layers:
             if layer.name in chosen:
