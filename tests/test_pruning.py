@@ -193,7 +193,10 @@ def test_masks_given_are_used_and_revive_nothing() -> None:
     ("asked", "message"),
     [
         ({}, "exactly one of density, threshold, pattern and masks"),
-        ({"density": 0.1, "threshold": 0.1}, "exactly one of density, threshold, pattern and masks"),
+        (
+            {"density": 0.1, "threshold": 0.1},
+            "exactly one of density, threshold, pattern and masks",
+        ),
         ({"density": 0.1, "score": "lucky"}, "unknown score 'lucky': choose from magnitude, lamp"),
         ({"density": 1.5}, r"density must lie in \(0, 1\], got 1\.5"),
         ({"density": math.nan}, r"density must lie in \(0, 1\], got nan"),
