@@ -102,7 +102,7 @@ def macs(model: nn.Module, example: Tensor) -> dict[str, tuple[int, int]]:
         )
 
     with ExitStack() as stack:
-        stack.enter_context(_evaluating(model))
+        stack.enter_context(evaluating(model))
         for name, module in model.named_modules():
             if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear):
                 counts[name] = (0, 0)
@@ -130,7 +130,7 @@ def evaluate(
     if len(images) != len(labels) or len(labels) == 0:
         raise InputError(f"cannot evaluate {len(images)} images against {len(labels)} labels")
     loss, wrong = 0.0, 0
-    with _evaluating(model):
+    with evaluating(model):
         batches = zip(torch.split(images, batch_size), torch.split(labels, batch_size), strict=True)
         for batch, truth in batches:
             logits = model(batch)
@@ -140,7 +140,8 @@ def evaluate(
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode for the block, and every module's own mode after it."""
     # Mode by mode, as a module that its owner had frozen in eval must stay frozen.
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

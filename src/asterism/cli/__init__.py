@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from asterism import __version__
+from asterism.cli.plan import plan
 from asterism.cli.reproduce import reproduce
 from asterism.errors import InputError
 
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(reproduce)
+app.command()(plan)
 
 
 @app.callback(invoke_without_command=True)
