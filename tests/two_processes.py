@@ -23,7 +23,16 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.nn.functional import mse_loss
 
-from asterism import AffineScaling, ChartrandYin, HardThreshold, InputError, Noise, ReweightedL2
+from asterism import (
+    AffineScaling,
+    ChartrandYin,
+    Group,
+    HardThreshold,
+    InputError,
+    Noise,
+    ReweightedL1,
+    ReweightedL2,
+)
 from asterism.layer import whole
 from explicit import make_model, omegas, train, wrap
 
@@ -39,6 +48,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "lam": 0.05,
     },
     "latent": {"penalty": HardThreshold(0.5, 0.7), "latent": True},
+    "groups": {"penalty": Group(ReweightedL1(0.3), by="channel"), "lam": 0.02},
+    "groups by step": {
+        "penalty": Group(ReweightedL1(0.3), by="row"),
+        "affine": False,
+        "reweight_every": "step",
+        "lam": 0.05,
+    },
 }
 
 
