@@ -118,7 +118,7 @@ def make_model(job: Job) -> nn.Module:
 
 
 def planned_epochs(job: Job) -> int:
-    return job.method.recipe(make_model(job)).epochs
+    return sum(phase.recipe(make_model(job)).epochs for phase in job.method.phases)
 
 
 def curve(out: Path, key: str, seed: int = 0) -> History:

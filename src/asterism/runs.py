@@ -1,7 +1,8 @@
 """A run directory: one method, one seed, everything needed to continue or repeat it.
 
 config.json         what identifies the run; another config is refused
-checkpoint.pt       the state after the last epoch, while the run is unfinished
+checkpoint*.pt      the state after the last epoch, while the run is unfinished
+phase.*             the network after the last phase, while a run of several is unfinished
 history.json        one record per epoch
 model.safetensors   the network at the end, as a plain state_dict
 result.json         the numbers of the table; its presence says that the run is finished
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from asterism import __version__
+from asterism.compaction import compact
 from asterism.data import Dataset
 from asterism.describe import describe, differences
 from asterism.errors import InputError
@@ -27,6 +29,7 @@ from asterism.files import read_json, write_atomically, write_json
 from asterism.methods import Method
 from asterism.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.names import layer
+from asterism.targets import choose
 from asterism.training import History, Record, Watch, train
 
 
@@ -78,25 +81,52 @@ def run(
         return result
     if start is not None:
         model.load_state_dict(start)
-    recipe = job.method.recipe(model, job.seed)
-    checkpoint = folder / "checkpoint.pt"
-    history = train(
-        model,
-        recipe.optimizer,
-        recipe.stages,
-        data,
-        seed=job.seed,
-        batch_size=job.batch_size,
-        checkpoint=checkpoint,
-        resume=resume,
-        watch=watch,
-    )
+    history = train_phases(job, folder, model, data, resume=resume, watch=watch)
     write_json(folder / "history.json", history)
     save_model(folder / "model.safetensors", model)
-    result = summarise(job, model, recipe.optimizer.weights(), history, data) | {"config": config}
+    weights = {target.name: target.param for target in choose(model)}
+    result = summarise(job, model, weights, history, data) | {"config": config}
     write_json(folder / "result.json", result)
-    checkpoint.unlink(missing_ok=True)
+    for path in (*folder.glob("checkpoint*.pt"), *folder.glob("phase.*")):
+        path.unlink()
     return result
+
+
+def train_phases(
+    job: Job, folder: Path, model: nn.Module, data: Dataset, *, resume: bool, watch: Watch
+) -> History:
+    """Each phase of the method in turn; from the second on, on the network without dead units."""
+    history: History = []
+    first = 0
+    if resume and (folder / "phase.json").exists():
+        history = read_json(folder / "phase.json")
+        first = history[-1]["phase"] + 1
+        model.load_state_dict(load_model(folder / "phase.safetensors"))
+    for number, phase in list(enumerate(job.method.phases))[first:]:
+        small = compact(model) if number else None
+        network = model if small is None else small.model
+        recipe = phase.recipe(network, job.seed)
+        history += train(
+            network,
+            recipe.optimizer,
+            recipe.stages,
+            data,
+            seed=job.seed + 1000 * number,
+            batch_size=job.batch_size,
+            augment=recipe.augment,
+            checkpoint=folder / f"checkpoint{number or ''}.pt",
+            resume=resume,
+            watch=watch,
+        )
+        if small is not None:
+            model.load_state_dict(small.expand())
+        for epoch, record in enumerate(history, start=1):
+            record["epoch"] = epoch
+            record.setdefault("phase", number)
+        if number < len(job.method.phases) - 1:
+            save_model(folder / "phase.safetensors", model)
+            write_json(folder / "phase.json", history)
+    return history
 
 
 def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from asterism.augmentation import Augment
 from asterism.data import Dataset, Split
 from asterism.errors import InputError
 from asterism.files import write_atomically
-from asterism.metrics import error_percent, kurtosis, total_density_percent
+from asterism.metrics import error_percent, kurtosis, nonzeros, total_density_percent
 from asterism.names import layer
 from asterism.scaling import AffineScaling
 from asterism.schedules import Schedule
@@ -86,14 +87,16 @@ def train(
     *,
     seed: int = 0,
     batch_size: int = 128,
+    augment: Augment | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
     watch: Watch = _nothing,
 ) -> History:
     """Runs the stages in turn; one record of the history for each epoch.
 
-    With `checkpoint`, the state is saved after each epoch; with `resume`, a run goes on from there
-    and ends in the same bits as one that was never interrupted (at a fixed number of threads).
+    `augment` changes the images of each batch. With `checkpoint`, the state is saved after each
+    epoch; with `resume`, a run goes on from there and ends in the same bits as one that was never
+    interrupted (at a fixed number of threads).
     """
     progress = Progress()
     if resume and checkpoint is not None and checkpoint.exists():
@@ -108,7 +111,9 @@ def train(
             stage.begin(optimizer)
         while progress.epoch < stage.epochs:
             started = time.perf_counter()
-            loss = _train_epoch(model, optimizer, stage, data.train, progress, seed, batch_size)
+            batches = _batches(data.train, seed, progress.epochs_done, batch_size, augment)
+            count = math.ceil(len(data.train.labels) / batch_size)
+            loss = _train_epoch(model, optimizer, stage, progress.epoch, batches, count)
             if not (math.isfinite(loss) and _is_finite(model)):
                 _restore(good, model, optimizer)
                 raise DivergedError(
@@ -135,6 +140,7 @@ def measure(model: nn.Module, optimizer: AffineScaling, validation: Split) -> Re
     return {
         "t": optimizer.iteration,
         "validation_error_percent": error_percent(model, validation.images, validation.labels),
+        "nonzeros": sum(nonzeros(weights).values()),
         "density_percent": total_density_percent(weights),
         "kurtosis": {layer(name): kurtosis(weight) for name, weight in weights.items()},
     }
@@ -144,38 +150,44 @@ def _train_epoch(
     model: nn.Module,
     optimizer: AffineScaling,
     stage: Stage,
-    split: Split,
-    progress: Progress,
-    seed: int,
-    batch_size: int,
+    epoch: int,
+    batches: Iterator[Split],
+    count: int,
 ) -> float:
-    """One pass over the data in a random order; the mean loss, or NaN as soon as it diverges."""
+    """One pass over the data; the mean loss, or NaN as soon as it diverges."""
     model.train()
-    batches = torch.split(_shuffled(len(split.labels), seed, progress.epochs_done), batch_size)
-    total = torch.zeros(())
+    total, images = torch.zeros(()), 0
     for number, batch in enumerate(batches):
-        through = (progress.epoch + number / len(batches)) / stage.epochs
+        through = (epoch + number / count) / stage.epochs
         for group in optimizer.param_groups:
             group["lr"] = stage.lr(through)
         stage.on_step(optimizer, through)
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(split.images[batch]), split.labels[batch])
+        loss = F.cross_entropy(model(batch.images), batch.labels)
         if not loss.isfinite():
             return math.nan
         torch.autograd.backward(loss)
         optimizer.step()
-        total += loss.detach() * len(batch)
-    return float(total) / len(split.labels)
+        total += loss.detach() * len(batch.labels)
+        images += len(batch.labels)
+    return float(total) / images
+
+
+def _batches(
+    split: Split, seed: int, epoch: int, size: int, augment: Augment | None
+) -> Iterator[Split]:
+    """The images in an order, and with changes, that depend on the seed and the epoch alone."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    for chosen in torch.split(torch.randperm(len(split.labels), generator=generator), size):
+        images = split.images[chosen]
+        if augment is not None:
+            images = augment(images, generator)
+        yield Split(images, split.labels[chosen])
 
 
 def _is_finite(model: nn.Module) -> bool:
     """The last step of an epoch can ruin the weights after its loss was taken."""
     return all(bool(param.isfinite().all()) for param in model.parameters())
-
-
-def _shuffled(length: int, seed: int, epoch: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    return torch.randperm(length, generator=generator)
 
 
 def _snapshot(model: nn.Module, optimizer: AffineScaling, progress: Progress) -> Record:

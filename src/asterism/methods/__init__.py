@@ -10,6 +10,7 @@ from asterism.methods.dense import Dense
 from asterism.methods.dns import DynamicNetworkSurgery
 from asterism.methods.lwc import LearningWeightsAndConnections
 from asterism.methods.magnitude import GradualMagnitude
+from asterism.methods.polish import Polish, Then
 from asterism.methods.recipe import Method, Recipe
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "GradualMagnitude",
     "LearningWeightsAndConnections",
     "Method",
+    "Polish",
     "Recipe",
+    "Then",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from asterism.augmentation import Augment
 from asterism.masks import count
 from asterism.penalties import Penalty, ReweightedL1
 from asterism.scaling import AffineScaling
@@ -23,6 +24,7 @@ class Recipe:
 
     optimizer: AffineScaling
     stages: list[Stage]
+    augment: Augment | None = None
 
     @property
     def epochs(self) -> int:
@@ -30,7 +32,15 @@ class Recipe:
 
 
 class Method(ABC):
-    """The contract of all methods."""
+    """The contract of all methods.
+
+    A method of several phases trains each on what the phase before has left, without its dead
+    units.
+    """
+
+    @property
+    def phases(self) -> tuple[Method, ...]:
+        return (self,)
 
     @property
     @abstractmethod
