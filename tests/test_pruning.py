@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from asterism.errors import InputError
 from asterism.masks import count
-from asterism.pruning import Masks, Request, apply_masks, choose_masks
+from asterism.pruning import Request, apply_masks, choose_masks
 
 SHAPES = {"conv.weight": (4, 2, 3, 3), "fc1.weight": (20, 8), "fc2.weight": (5, 20)}
 TOTAL = sum(math.prod(shape) for shape in SHAPES.values())
@@ -28,14 +28,15 @@ def network(seed: int = 0) -> dict[str, Tensor]:
     return {name: (theta * 20).round() / 20 * scale[name] for name, theta in weights.items()}
 
 
-def all_of(weights: Mapping[str, Tensor]) -> Masks:
+def all_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.ones_like(theta, dtype=torch.bool) for name, theta in weights.items()}
 
 
 def prune(
     weights: Mapping[str, Tensor], kept: Mapping[str, Tensor] | None = None, **asked: Any
-) -> Masks:
-    return choose_masks(weights, all_of(weights) if kept is None else kept, Request(**asked))
+) -> dict[str, Tensor]:
+    chosen = choose_masks(weights, {} if kept is None else kept, Request(**asked))
+    return {name: mask() for name, mask in chosen.items()}
 
 
 def kept_in(masks: Mapping[str, Tensor]) -> int:

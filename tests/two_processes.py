@@ -33,7 +33,7 @@ from asterism import (
     ReweightedL1,
     ReweightedL2,
 )
-from asterism.layer import whole
+from asterism.sharding import whole
 from explicit import make_model, omegas, train, wrap
 
 Prepare = Callable[[nn.Sequential], nn.Module]

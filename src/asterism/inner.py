@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
-from asterism.layer import whole
+from asterism.sharding import whole
 from asterism.targets import choose
 from asterism.units import Weight, locate
 
@@ -151,13 +151,15 @@ def reset(optimizer: Optimizer, param: nn.Parameter) -> None:
     optimizer.state.pop(param, None)
 
 
-def forget_pruned(optimizer: Optimizer, param: nn.Parameter, kept: Tensor) -> None:
+def forget_pruned(optimizer: Optimizer, param: nn.Parameter, omega: Tensor) -> None:
     """No momentum is left where a weight has gone."""
     if not is_separate(optimizer):
         optimizer.state.clear()
-    for value in _tensors(optimizer, param).values():
-        if value.shape == param.shape:
-            value.mul_(kept)
+    tensors = [value for value in _tensors(optimizer, param).values() if value.shape == param.shape]
+    if tensors:
+        gone = omega == 0
+        for value in tensors:
+            value.masked_fill_(gone, 0.0)
 
 
 def _tensors(optimizer: Optimizer, param: nn.Parameter) -> dict[str, Tensor]:

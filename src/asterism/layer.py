@@ -7,13 +7,14 @@ DTensor, so is every tensor here, with the same placement.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 
 from asterism.errors import InputError
 from asterism.groups import Group, Partition, soft_threshold
@@ -21,11 +22,13 @@ from asterism.initialisers import Initialiser, divide, root_mean_square
 from asterism.names import lookup
 from asterism.penalties import Penalty
 from asterism.schedules import Anneal
+from asterism.sharding import from_local, local, place_like, place_of, whole
 from asterism.units import Weight
 
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
 NUMBERS = ("scale", "tau", "scaled", "stale")
+NOISE_BLOCK = 2**20  # positions whose noise comes from one seed
 
 
 @dataclass
@@ -301,25 +304,28 @@ def measure_scale(param: Tensor, name: str) -> float:
 
 
 def standard_normal(like: Tensor, key: str) -> Tensor:
-    """Noise that depends on the key and the position in the whole tensor, not on its sharding."""
+    """Noise that depends on the key and the position in the whole tensor, not on its sharding.
+
+    It is drawn in blocks of positions, each from a seed of its own, so that a rank draws little
+    more than its rows.
+    """
+    shape, offset = place_of(like)
+    row = math.prod(like.shape[1:])
+    start, stop = offset[0] * row, (offset[0] + shape[0]) * row
+    blocks = [
+        _block_of_noise(key, number, like)[max(start - first, 0) : stop - first]
+        for number in range(start // NOISE_BLOCK, -(-stop // NOISE_BLOCK))
+        for first in [number * NOISE_BLOCK]
+    ]
+    noise = torch.cat(blocks) if blocks else torch.empty(0, dtype=like.dtype)
+    noise = noise.view(shape[0], *like.shape[1:])
+    for dim in range(1, like.ndim):
+        noise = noise.narrow(dim, offset[dim], shape[dim])
+    return from_local(noise.contiguous().to(like.device), like)
+
+
+def _block_of_noise(key: str, number: int, like: Tensor) -> Tensor:
+    key = f"{key}/{number}" if number else key
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(like.shape, generator=generator, dtype=like.dtype)
-    return place_like(noise.to(like.device), like)
-
-
-def place_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """`tensor`, the same on every rank, sharded as `like` is."""
-    if isinstance(like, DTensor) and not isinstance(tensor, DTensor):
-        return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
-    return tensor
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """A tensor with its shards and partial sums put together."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This rank's shard, sharing its memory."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    size = min(NOISE_BLOCK, like.numel() - number * NOISE_BLOCK)
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=like.dtype)

@@ -2,7 +2,7 @@
 
 Owns the exactness contract (the density asked for is the density achieved, to the weight, or where
 groups go whole, as near below it as the next group allows) and the collapse guard (no layer loses
-its last weight or group). Whole tensors in, whole masks out.
+its last weight or group). Where the weights are sharded, so are the masks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -20,13 +20,17 @@ from torch import Tensor, nn
 from asterism import group_pruning, patterns
 from asterism.errors import InputError
 from asterism.groups import Partition
-from asterism.masks import OUT, SCORES, count, keep_largest, magnitude, protect_largest
+from asterism.masks import count
 from asterism.names import check_patterns, lookup, matches
+from asterism.selection import SCORES, Candidates, Cut, magnitude, select
+from asterism.sharding import local, place_like, sum_over_shards, whole
 
 T = TypeVar("T")
 Tensors = Mapping[str, Tensor]
-Masks = dict[str, Tensor]
+Masks = dict[str, Callable[[], Tensor]]
+"""Each is made when it is asked for, so that no two need be held at once."""
 Groups = Mapping[str, Partition]
+Layers = Mapping[str, Candidates]
 
 
 @dataclass(frozen=True)
@@ -57,34 +61,37 @@ class Layout:
 
 
 def choose_masks(
-    weights: Tensors, kept: Tensors, request: Request, layout: Layout | None = None
+    weights: Tensors, alive: Tensors, request: Request, layout: Layout | None = None
 ) -> Masks:
-    """The masks of the layers that the request names; what is pruned already stays pruned."""
+    """The masks of the layers that the request names; what is pruned already stays pruned.
+
+    `alive` is not 0 where a weight is alive, in the layers where not all are. All that can go
+    wrong goes wrong here, before the first mask is asked for.
+    """
     layout = layout or Layout()
+    layers = {name: Candidates(theta, alive.get(name)) for name, theta in weights.items()}
     for name, theta in weights.items():
-        if not theta.isfinite().all():
+        if not _is_finite(theta):
             raise InputError(f"{name} holds NaN or infinity: has training diverged?")
     if request.masks is not None:
-        return _given(weights, kept, request.masks)
+        return {name: _given(layers, name, mask) for name, mask in request.masks.items()}
     if request.threshold is not None:
         levels = _per_layer(request.threshold, weights, "threshold")
         return {
-            name: _above(name, weights[name], kept[name], levels[name], layout.groups.get(name))
-            for name in levels
+            name: _above(name, layers[name], level, layout.groups.get(name))
+            for name, level in levels.items()
         }
     if request.pattern is not None:
         named = _per_layer(request.pattern, weights, "pattern")
-        return _patterned(weights, kept, named, layout.input_dims)
+        return _patterned(layers, named, layout.input_dims)
     assert request.density is not None
     if request.per_layer or isinstance(request.density, Mapping):
         densities = _per_layer(request.density, weights, "density")
         return {
-            name: _largest(
-                {name: weights[name]}, kept, densities[name], "magnitude", layout.groups
-            )[name]
-            for name in densities
+            name: _largest({name: layers[name]}, density, "magnitude", layout.groups)[name]
+            for name, density in densities.items()
         }
-    return _largest(weights, kept, request.density, request.score, layout.groups)
+    return _largest(layers, request.density, request.score, layout.groups)
 
 
 @torch.no_grad()
@@ -104,115 +111,172 @@ def _unwrapped(name: str) -> str:
     return re.sub(r"^((module|_orig_mod)\.)+", "", name)
 
 
-def _largest(weights: Tensors, kept: Tensors, density: float, score: str, groups: Groups) -> Masks:
-    keep = count(density, sum(theta.numel() for theta in weights.values()))
-    where = next(iter(weights)) if len(weights) == 1 else f"{len(weights)} layers"
-    if keep < len(weights):
+def _largest(layers: Layers, density: float, score: str, groups: Groups) -> Masks:
+    keep = count(density, sum(layer.theta.numel() for layer in layers.values()))
+    where = next(iter(layers)) if len(layers) == 1 else f"{len(layers)} layers"
+    if keep < len(layers):
         raise InputError(
             f"density {density} would keep {keep} weights in {where}: every layer needs at least"
             " one"
         )
-    alive = sum(int(kept[name].sum()) for name in weights)
+    alive = {name: layer.count() for name, layer in layers.items()}
+    groups = {name: groups[name] for name in layers if name in groups}
     # A cut by groups leaves up to a group less than it was asked for; the next may be asked for it.
-    slack = max(
-        (int(groups[name].sizes.max()) - 1 for name in weights if name in groups), default=0
-    )
-    if keep > alive + slack:
+    slack = max((int(each.sizes.max()) - 1 for each in groups.values()), default=0)
+    if keep > sum(alive.values()) + slack:
         raise InputError(
-            f"density {density} asks for {keep} weights in {where}, but only {alive} are left:"
-            " pruned weights do not come back"
+            f"density {density} asks for {keep} weights in {where}, but only"
+            f" {sum(alive.values())} are left: pruned weights do not come back"
         )
-    if any(name in groups for name in weights):
-        return _best_groups(weights, kept, keep, score, groups)
-    scores = [
-        SCORES[score](theta * kept[name]).masked_fill(~kept[name], OUT)
-        for name, theta in weights.items()
-    ]
-    masks = dict(zip(weights, keep_largest(scores, keep), strict=True))
-    lost = [name for name, mask in masks.items() if kept[name].any() and not mask.any()]
+    if groups:
+        return _best_groups(layers, keep, score, groups)
+    cuts = _select(layers, keep, score)
+    lost = [name for name, cut in cuts.items() if alive[name] and not cut.count]
     if lost:
         _warn_collapse(lost)
-        protected = [protect_largest(each) for each in scores]
-        masks = dict(zip(weights, keep_largest(protected, keep), strict=True))
-    return masks
+        cuts |= _protect(layers, [name for name in layers if alive[name]], lost, keep, score)
+    return {name: cut.mask for name, cut in cuts.items()}
 
 
-def _best_groups(weights: Tensors, kept: Tensors, keep: int, score: str, groups: Groups) -> Masks:
-    """At most `keep` weights in whole groups."""
+def _best_groups(layers: Layers, keep: int, score: str, groups: Groups) -> Masks:
+    """At most `keep` weights in whole groups; gathered, where they are sharded."""
+    wholes = {name: _gathered(layer) for name, layer in layers.items()}
     units = {
-        name: group_pruning.measure(theta, kept[name], groups.get(name), score)
-        for name, theta in weights.items()
+        name: group_pruning.measure(theta, kept, groups.get(name), score)
+        for name, (theta, kept) in wholes.items()
     }
 
-    def select(candidates: list[group_pruning.Units]) -> tuple[Masks, list[str]]:
-        chosen = zip(weights, group_pruning.keep_best(candidates, keep), strict=True)
+    def choose(candidates: list[group_pruning.Units]) -> tuple[dict[str, Tensor], list[str]]:
+        chosen = zip(layers, group_pruning.keep_best(candidates, keep), strict=True)
         masks = {
-            name: group_pruning.spread(each, kept[name], groups.get(name)) for name, each in chosen
+            name: group_pruning.spread(each, wholes[name][1], groups.get(name))
+            for name, each in chosen
         }
         return masks, [name for name in masks if units[name].alive and not masks[name].any()]
 
-    masks, lost = select(list(units.values()))
+    masks, lost = choose(list(units.values()))
     if lost:
-        masks, still_lost = select([group_pruning.protect_best(each) for each in units.values()])
+        masks, still_lost = choose([group_pruning.protect_best(each) for each in units.values()])
         if still_lost:
             raise InputError(
                 f"{keep} weights are too few for one whole group in each layer: nothing would be"
                 f" left of {', '.join(still_lost)}"
             )
         _warn_collapse(lost, "group")
-    return masks
+    return {name: _placed(mask, layers[name]) for name, mask in masks.items()}
+
+
+def _select(layers: Layers, keep: int, score: str) -> dict[str, Cut]:
+    return dict(zip(layers, select(list(layers.values()), keep, SCORES[score]), strict=True))
+
+
+def _protect(
+    layers: Layers, alive: Sequence[str], lost: Sequence[str], keep: int, score: str
+) -> dict[str, Cut]:
+    """One weight for each layer that is lost, and the rest for the others, until none is."""
+    ones = {name: select([layers[name]], 1, magnitude)[0] for name in lost}
+    others = {name: layers[name] for name in alive if name not in lost}
+    cuts = _select(others, keep - len(lost), score)
+    more = [name for name, cut in cuts.items() if not cut.count]
+    return cuts | ones if not more else _protect(layers, alive, [*lost, *more], keep, score)
 
 
 def _above(
-    name: str, theta: Tensor, kept: Tensor, level: float, groups: Partition | None
-) -> Tensor:
+    name: str, layer: Candidates, level: float, groups: Partition | None
+) -> Callable[[], Tensor]:
     if not 0 <= level < math.inf:
         raise InputError(f"a threshold must be at least 0 and finite, got {level} for {name}")
-    if groups is None:
-        sizes = magnitude(theta)
-    else:
-        sizes = groups.spread(group_pruning.rms(theta * kept, groups)).expand(theta.shape)
-    mask = (sizes > level) & kept
-    if kept.any() and not mask.any():
-        _warn_collapse([name], "weight" if groups is None else "group")
-        best = keep_largest([sizes.masked_fill(~kept, OUT)], 1)[0]
-        mask = best if groups is None else groups.spread(groups.sums(best.long()) > 0) & kept
+    if groups is not None:
+        return _groups_above(name, layer, level, groups)
+
+    def mask() -> Tensor:
+        return _alive((layer.theta.abs() > level), layer)
+
+    if layer.count() and not _any(mask()):
+        _warn_collapse([name])
+        return select([layer], 1, magnitude)[0].mask
     return mask
 
 
-def _patterned(
-    weights: Tensors, kept: Tensors, named: Mapping[str, str], input_dims: Mapping[str, int]
-) -> Masks:
+def _groups_above(
+    name: str, layer: Candidates, level: float, groups: Partition
+) -> Callable[[], Tensor]:
+    theta, kept = _gathered(layer)
+    sizes = group_pruning.rms(theta * kept, groups)
+    chosen = sizes > level
+    if kept.any() and not (groups.spread(chosen) & kept).any():
+        _warn_collapse([name], "group")
+        chosen = torch.arange(len(sizes), device=sizes.device) == sizes.argmax()
+    return _placed(group_pruning.spread(chosen, kept, groups), layer)
+
+
+def _patterned(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
     wanted = {name: patterns.parse(text) for name, text in named.items()}
     dims = {name: input_dims.get(name, 1) for name in wanted}
-    unfit = [name for name in wanted if not wanted[name].fits(weights[name], dims[name])]
+    unfit = [name for name in wanted if not wanted[name].fits(layers[name].theta, dims[name])]
     if unfit:
-        sizes = (f"{name} has {weights[name].shape[dims[name]]} inputs" for name in unfit)
+        sizes = (f"{name} has {layers[name].theta.shape[dims[name]]} inputs" for name in unfit)
         raise InputError(
             f"the pattern {wanted[unfit[0]]} needs input dimensions divisible by"
             f" {wanted[unfit[0]].block}, but {', '.join(sizes)}: name the layers that fit, as in"
             f" pattern={{'fc*': '{wanted[unfit[0]]}'}}, or exclude=[...] the others"
         )
-    return {
-        name: patterns.select(weights[name], kept[name], wanted[name], dims[name])
-        for name in wanted
-    }
+
+    def mask_of(name: str) -> Callable[[], Tensor]:
+        def mask() -> Tensor:
+            theta, kept = _gathered(layers[name])
+            return patterns.select(theta, kept, wanted[name], dims[name])
+
+        return mask
+
+    return {name: mask_of(name) for name in wanted}
 
 
-def _given(weights: Tensors, kept: Tensors, masks: Tensors) -> Masks:
-    chosen = {}
-    for name, mask in masks.items():
-        if name not in weights:
-            raise InputError(f"no layer is called {name!r}; there are {', '.join(weights)}")
-        if mask.dtype != torch.bool or mask.shape != weights[name].shape:
-            raise InputError(
-                f"the mask of {name} must be bool of shape {tuple(weights[name].shape)},"
-                f" found {mask.dtype} of shape {tuple(mask.shape)}"
-            )
-        chosen[name] = mask.to(kept[name].device) & kept[name]
-        if not chosen[name].any():
-            raise InputError(f"the mask of {name} keeps none of its weights")
-    return chosen
+def _given(layers: Layers, name: str, given: Tensor) -> Callable[[], Tensor]:
+    if name not in layers:
+        raise InputError(f"no layer is called {name!r}; there are {', '.join(layers)}")
+    layer = layers[name]
+    if given.dtype != torch.bool or given.shape != layer.theta.shape:
+        raise InputError(
+            f"the mask of {name} must be bool of shape {tuple(layer.theta.shape)},"
+            f" found {given.dtype} of shape {tuple(given.shape)}"
+        )
+
+    def mask() -> Tensor:
+        return _alive(place_like(given.to(layer.theta.device), layer.theta), layer)
+
+    if not _any(mask()):
+        raise InputError(f"the mask of {name} keeps none of its weights")
+    return mask
+
+
+def _gathered(layer: Candidates) -> tuple[Tensor, Tensor]:
+    """The whole weight, and where it is alive."""
+    theta = whole(layer.theta)
+    if layer.alive is None:
+        return theta, torch.ones_like(theta, dtype=torch.bool)
+    return theta, whole(layer.alive != 0)
+
+
+def _placed(mask: Tensor, layer: Candidates) -> Callable[[], Tensor]:
+    return lambda: place_like(mask, layer.theta)
+
+
+def _alive(mask: Tensor, layer: Candidates) -> Tensor:
+    return mask if layer.alive is None else mask & (layer.alive != 0)
+
+
+def _any(mask: Tensor) -> bool:
+    return bool(whole(mask.any()))
+
+
+def _is_finite(theta: Tensor) -> bool:
+    """By the extremes, which are NaN if any weight is: no mask of all of them is needed."""
+    part = local(theta)
+    bad = torch.zeros((), dtype=torch.int64, device=part.device)
+    if part.numel():
+        bad += (~torch.stack(part.aminmax()).isfinite()).sum()
+    return not int(sum_over_shards(bad, theta))
 
 
 def _per_layer(value: T | Mapping[str, T], weights: Tensors, what: str) -> dict[str, T]:

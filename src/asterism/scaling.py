@@ -25,11 +25,12 @@ from torch.optim import Optimizer
 from asterism import inner, pruning, saving
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
-from asterism.layer import Layer, make_layer, whole
+from asterism.layer import Layer, make_layer
 from asterism.names import check_patterns
 from asterism.penalties import Penalty
 from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
+from asterism.sharding import whole
 from asterism.wrapper import OptimizerWrapper
 
 
@@ -230,9 +231,9 @@ class AffineScaling(OptimizerWrapper):
         if any(layer.latent is not None for layer in self._layers):
             raise InputError("with latent weights the penalty prunes; call flatten() before prune")
         chosen = pruning.choose_masks(
-            {layer.name: whole(layer.param.detach()) for layer in self._layers},
-            {layer.name: whole(layer.kept) for layer in self._layers},
-            pruning.Request(density, threshold, _whole_masks(masks), pattern, per_layer, score),
+            {layer.name: layer.param.detach() for layer in self._layers},
+            {layer.name: layer.omega for layer in self._layers if layer.pruned},
+            pruning.Request(density, threshold, masks, pattern, per_layer, score),
             pruning.Layout(
                 {layer.name: layer.groups for layer in self._layers if layer.groups},
                 {layer.name: layer.input_dim for layer in self._layers},
@@ -240,8 +241,8 @@ class AffineScaling(OptimizerWrapper):
         )
         for layer in self._layers:
             if layer.name in chosen:
-                layer.prune(chosen[layer.name])
-                inner.forget_pruned(self.optimizer, layer.param, layer.kept)
+                layer.prune(chosen[layer.name]())
+                inner.forget_pruned(self.optimizer, layer.param, layer.omega)
 
     @torch.no_grad()
     @uninterrupted()
@@ -317,7 +318,3 @@ class AffineScaling(OptimizerWrapper):
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise InputError(f"{name} is one of {', '.join(choices)}, got {value!r}")
-
-
-def _whole_masks(masks: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
-    return None if masks is None else {name: whole(mask) for name, mask in masks.items()}

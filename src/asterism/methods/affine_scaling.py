@@ -18,12 +18,13 @@ from torch import nn
 
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
-from asterism.masks import count, keep_largest, lamp, protect_largest
+from asterism.masks import count
 from asterism.methods.recipe import Method, Recipe, gradual_cut, wrap
 from asterism.names import lookup
 from asterism.penalties import Penalty, ReweightedL1
 from asterism.scaling import AffineScaling
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers, geometric, share, warmup_cosine
+from asterism.selection import Candidates, lamp, select
 from asterism.targets import choose
 from asterism.training import History, Stage
 
@@ -164,8 +165,8 @@ class AffineScalingTransformation(Method):
         weights, masks = optimizer.weights(), optimizer.masks()
         budget = count(self.density, sum(weight.numel() for weight in weights.values()))
         spent = sum(int(mask.sum()) for name, mask in masks.items() if name not in names)
-        scores = [protect_largest(lamp(weights[name])) for name in names]
-        return float(keep_largest(scores, budget - spent)[0].double().mean())
+        cuts = select([Candidates(weights[name]) for name in names], budget - spent, lamp)
+        return cuts[0].count / weights[names[0]].numel()
 
 
 def _settle(optimizer: AffineScaling) -> None:

@@ -1,0 +1,55 @@
+"""This rank's part of a tensor: what it is, where it lies in the whole, and sums over all parts.
+
+Plain tensors are a part that is the whole. Knows DTensor, and nothing of what is computed.
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with its shards and partial sums put together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's shard, sharing its memory."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def place_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """`tensor`, the same on every rank, sharded as `like` is."""
+    if isinstance(like, DTensor) and not isinstance(tensor, DTensor):
+        return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+    return tensor
+
+
+def from_local(part: Tensor, like: Tensor) -> Tensor:
+    """The tensor whose shard on each rank is `part`, sharded as `like` is."""
+    if not isinstance(like, DTensor):
+        return part
+    return DTensor.from_local(
+        part, like.device_mesh, like.placements, shape=like.shape, stride=like.stride()
+    )
+
+
+def place_of(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of this rank's shard, and the index in the whole of its first entry."""
+    if not isinstance(tensor, DTensor):
+        return tuple(tensor.shape), (0,) * tensor.ndim
+    return compute_local_shape_and_global_offset(
+        tensor.shape, tensor.device_mesh, tensor.placements
+    )
+
+
+def sum_over_shards(part: Tensor, like: Tensor) -> Tensor:
+    """Adds up what each rank has found in its shard of `like`; in place, the same on all ranks."""
+    if isinstance(like, DTensor):
+        for dim, placement in enumerate(like.placements):
+            if not placement.is_replicate():
+                dist.all_reduce(part, group=like.device_mesh.get_group(dim))
+    return part
