@@ -22,7 +22,7 @@ from asterism.initialisers import Initialiser, divide, root_mean_square
 from asterism.names import lookup
 from asterism.penalties import Penalty
 from asterism.schedules import Anneal
-from asterism.sharding import from_local, local, place_like, place_of, whole
+from asterism.sharding import from_local, local, place_like, place_of, sum_over_shards, whole
 from asterism.units import Weight
 
 TENSORS = ("omega", "latent", "psi", "previous")
@@ -79,7 +79,7 @@ class Layer:
 
     @property
     def nonzeros(self) -> int:
-        return int(whole(self.kept.sum()))
+        return int(sum_over_shards(local(self.omega).count_nonzero(), self.omega))
 
     @property
     def q(self) -> Tensor:
@@ -179,6 +179,7 @@ class Layer:
         gone = place_like(~kept.to(self.param.device), self.param)
         self.omega.masked_fill_(gone, 0.0)
         self.param.masked_fill_(gone, 0.0)
+        del gone  # a quarter of the layer's size
         self._mark_dead()
 
     def flatten(self) -> None:
@@ -228,15 +229,15 @@ class Layer:
         self._mark_dead()
 
     def _mark_dead(self) -> None:
-        kept = local(self.kept)
-        count = int(kept.sum())
+        kept = local(self.omega) != 0
+        count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
         self.dead = self.live = self.live_omega = None
         # Splicing changes the mask too often for a list to be worth its making.
         if self.latent is None and count * INDEX_BYTES <= kept.numel():
             self.live = kept.flatten().nonzero().squeeze(1)
             self.live_omega = local(self.omega).take(self.live) if self.scaled else None
         elif count < kept.numel():
-            self.dead = ~kept
+            self.dead = kept.logical_not_()
 
     def _anneal(self, anneal: Anneal) -> None:
         change = 0.0
