@@ -22,7 +22,16 @@ from asterism.initialisers import Initialiser, divide, root_mean_square
 from asterism.names import lookup
 from asterism.penalties import Penalty
 from asterism.schedules import Anneal
-from asterism.sharding import from_local, local, place_like, place_of, sum_over_shards, whole
+from asterism.sharding import (
+    any_shard,
+    extremes,
+    from_local,
+    local,
+    place_like,
+    place_of,
+    sum_over_shards,
+    whole,
+)
 from asterism.units import Weight
 
 TENSORS = ("omega", "latent", "psi", "previous")
@@ -84,7 +93,11 @@ class Layer:
     @property
     def q(self) -> Tensor:
         """theta / omega, 0 where pruned."""
-        return divide(self.param, self.omega) if self.latent is None else self.latent
+        if self.latent is not None:
+            return self.latent
+        if self.scaled:
+            return divide(self.param, self.omega) if self.pruned else self.param / self.omega
+        return self.param * self.kept if self.pruned else self.param.clone()
 
     def multiply_(self, tensor: Tensor, *, zero: bool = True) -> None:
         """tensor ← tensor ⊙ omega in place; with `zero` exactly +0 where pruned, else anything."""
@@ -125,19 +138,30 @@ class Layer:
             omega = self.penalty.omega(self.magnitude(q), self.scale, previous=self.omega)
         else:
             z = self.magnitude(theta)
-            omega = self.penalty.omega(z, self.scale, previous=self.omega) * self.kept
+            omega = self.penalty.omega(z, self.scale, previous=self.omega)
+            if self.groups is not None:
+                omega = omega * self.kept  # from one per group to one per weight
+            elif self.pruned:
+                omega.masked_fill_(self.omega == 0, 0.0)
             if normalise:
-                omega = omega * initialiser.factor(theta, q, omega)
-            # Under the smallest normal number theta / omega could overflow.
-            omega.masked_fill_(omega < torch.finfo(omega.dtype).tiny, 0.0)
-            self._check_alive(omega)
+                omega.mul_(initialiser.factor(theta, q, omega))
+        low, high = extremes(omega)
+        if self.latent is None:
+            tiny = torch.finfo(omega.dtype).tiny
+            if low <= tiny:  # theta / omega could overflow
+                torch.threshold_(local(omega), tiny, 0.0)
+                low, high = extremes(omega)
+            self._check_alive(omega, high)
             q = initialiser.start(theta, q, omega, lambda: standard_normal(omega, key))
-        theta = (q * omega).masked_fill_(omega == 0, 0.0)
-        self._check_finite(omega, theta)
+        theta = q.mul_(omega) if self.latent is None else q * omega
+        if low == 0:
+            theta.masked_fill_(omega == 0, 0.0)
+        self._check_finite(theta, low, high)
         self.omega.copy_(omega)
         self.param.copy_(theta)
-        self.scaled = not bool(whole(((omega == 0) | (omega == 1)).all()))
-        self._mark_dead()
+        plain = {low, high} <= {0.0, 1.0} and is_binary(omega)
+        self.scaled = any_shard(not plain, omega)
+        self._mark_dead(low == 0)
 
     def reweight_penalty(self, anneal: Anneal) -> None:
         """The majoriser's weights alone: the metric stays plain (`eq:re-weighted`)."""
@@ -179,15 +203,18 @@ class Layer:
         gone = place_like(~kept.to(self.param.device), self.param)
         self.omega.masked_fill_(gone, 0.0)
         self.param.masked_fill_(gone, 0.0)
+        any_here = bool(local(gone).any())
         del gone  # a quarter of the layer's size
-        self._mark_dead()
+        self._mark_dead(self.pruned or any_here)
 
     def flatten(self) -> None:
         """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
-        self._check_alive(self.omega)  # with a latent q a layer may be cut off, but not for good
+        self._check_alive(
+            self.omega, extremes(self.omega)[1]
+        )  # with a latent q a layer may be cut off, but not for good
         self.omega.copy_(self.kept)
         self.latent, self.scaled = None, False
-        self._mark_dead()
+        self._mark_dead(extremes(self.omega)[0] == 0)
 
     def state(self) -> dict[str, Tensor]:
         """What must be saved, as tensors."""
@@ -226,17 +253,19 @@ class Layer:
         self.scale = float(state["scale"])
         self.scaled, self.stale = bool(state["scaled"]), bool(state["stale"])
         self.tau = float(state["tau"])
-        self._mark_dead()
+        self._mark_dead(extremes(self.omega)[0] == 0)
 
-    def _mark_dead(self) -> None:
+    def _mark_dead(self, any_here: bool) -> None:
+        self.dead = self.live = self.live_omega = None
+        if not any_here:
+            return
         kept = local(self.omega) != 0
         count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
-        self.dead = self.live = self.live_omega = None
         # Splicing changes the mask too often for a list to be worth its making.
         if self.latent is None and count * INDEX_BYTES <= kept.numel():
             self.live = kept.flatten().nonzero().squeeze(1)
             self.live_omega = local(self.omega).take(self.live) if self.scaled else None
-        elif count < kept.numel():
+        else:
             self.dead = kept.logical_not_()
 
     def _anneal(self, anneal: Anneal) -> None:
@@ -247,15 +276,15 @@ class Layer:
             self.previous.copy_(self.param)
         self.tau = anneal.next(self.tau, change)
 
-    def _check_alive(self, omega: Tensor) -> None:
-        if not bool(whole((omega != 0).any())):
+    def _check_alive(self, omega: Tensor, high: float) -> None:
+        if not any_shard(high != 0, omega):
             raise InputError(
                 f"{self.name}: omega is 0 everywhere, so nothing of the layer would be left: use a"
                 " penalty with a lower threshold, or a larger tau"
             )
 
-    def _check_finite(self, omega: Tensor, theta: Tensor) -> None:
-        if not bool(whole((omega.isfinite() & theta.isfinite()).all())):
+    def _check_finite(self, theta: Tensor, *omega: float) -> None:
+        if any_shard(not all(map(math.isfinite, (*omega, *extremes(theta)))), theta):
             raise InputError(
                 f"{self.name}: omega or q ⊙ omega is not finite: has training diverged? Go back to"
                 " the last good state"
@@ -330,3 +359,9 @@ def _block_of_noise(key: str, number: int, like: Tensor) -> Tensor:
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
     size = min(NOISE_BLOCK, like.numel() - number * NOISE_BLOCK)
     return torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=like.dtype)
+
+
+def is_binary(omega: Tensor) -> bool:
+    """Whether this rank's shard holds nothing but zeros and ones."""
+    part = local(omega)
+    return bool(((part == 0) | (part == 1)).all())

@@ -23,7 +23,7 @@ from asterism.groups import Partition
 from asterism.masks import count
 from asterism.names import check_patterns, lookup, matches
 from asterism.selection import SCORES, Candidates, Cut, magnitude, select
-from asterism.sharding import local, place_like, sum_over_shards, whole
+from asterism.sharding import any_shard, extremes, place_like, whole
 
 T = TypeVar("T")
 Tensors = Mapping[str, Tensor]
@@ -71,7 +71,7 @@ def choose_masks(
     layout = layout or Layout()
     layers = {name: Candidates(theta, alive.get(name)) for name, theta in weights.items()}
     for name, theta in weights.items():
-        if not _is_finite(theta):
+        if any_shard(not all(map(math.isfinite, extremes(theta))), theta):
             raise InputError(f"{name} holds NaN or infinity: has training diverged?")
     if request.masks is not None:
         return {name: _given(layers, name, mask) for name, mask in request.masks.items()}
@@ -268,15 +268,6 @@ def _alive(mask: Tensor, layer: Candidates) -> Tensor:
 
 def _any(mask: Tensor) -> bool:
     return bool(whole(mask.any()))
-
-
-def _is_finite(theta: Tensor) -> bool:
-    """By the extremes, which are NaN if any weight is: no mask of all of them is needed."""
-    part = local(theta)
-    bad = torch.zeros((), dtype=torch.int64, device=part.device)
-    if part.numel():
-        bad += (~torch.stack(part.aminmax()).isfinite()).sum()
-    return not int(sum_over_shards(bad, theta))
 
 
 def _per_layer(value: T | Mapping[str, T], weights: Tensors, what: str) -> dict[str, T]:

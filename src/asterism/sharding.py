@@ -5,6 +5,7 @@ Plain tensors are a part that is the whole. Knows DTensor, and nothing of what i
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -53,3 +54,21 @@ def sum_over_shards(part: Tensor, like: Tensor) -> Tensor:
             if not placement.is_replicate():
                 dist.all_reduce(part, group=like.device_mesh.get_group(dim))
     return part
+
+
+def any_shard(found: bool, like: Tensor) -> bool:
+    """Whether any rank has found it in its shard of `like`."""
+    flag = torch.tensor(int(found), device=local(like).device)
+    return bool(sum_over_shards(flag, like))
+
+
+def extremes(tensor: Tensor) -> tuple[float, float]:
+    """The smallest and the largest entry of this rank's shard; NaN if any is.
+
+    One pass that makes no tensor, where a mask of what is finite or zero would.
+    """
+    part = local(tensor)
+    if not part.numel():
+        return 1.0, 0.0  # no zero to be found, and nothing alive
+    low, high = part.aminmax()
+    return float(low), float(high)
