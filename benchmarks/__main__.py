@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks import training
+from benchmarks import scale, training
 
 if __name__ == "__main__":
     torch.set_flush_denormal(True)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    for line in training.report():
-        print(line, flush=True)
+    for benchmark in (training, scale):
+        for line in benchmark.report():
+            print(line, flush=True)

@@ -1,0 +1,1 @@
+"""AffineScaling inside other people's trainers, each an optional extra."""

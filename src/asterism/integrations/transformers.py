@@ -1,0 +1,26 @@
+"""A Hugging Face Trainer: `SparseTrainer(model, args, ..., routine=routine)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from transformers import Trainer
+
+from asterism.integrations.routine import Routine
+
+
+class SparseTrainer(Trainer):
+    """A Trainer whose optimizer is wrapped; the state rides in its own checkpoints."""
+
+    def __init__(self, *arguments: Any, routine: Routine, **options: Any) -> None:
+        self.routine = routine
+        super().__init__(*arguments, **options)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
+        fresh = self.optimizer is None
+        optimizer: Optimizer = super().create_optimizer(model)
+        if fresh:
+            self.optimizer = self.routine.wrap(optimizer, self.model if model is None else model)
+        return self.optimizer
