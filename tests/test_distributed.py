@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,18 @@ import torch
 from torch import nn
 
 import two_processes
-from two_processes import SETTINGS, Result, resume, run, train_in_halves
+from two_processes import (
+    PLACEMENTS,
+    SETTINGS,
+    Result,
+    first_half,
+    resume,
+    run,
+    save,
+    select_and_draw,
+    start,
+    train_in_halves,
+)
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available(), reason="torch is built without torch.distributed"
@@ -23,6 +35,11 @@ pytestmark = pytest.mark.skipif(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both processes have run, each for all tests here."""
     folder = tmp_path_factory.mktemp("world")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        model, optimizer = start("noise", itself)
+        first_half(model, optimizer)
+        save(model, optimizer, folder / "checkpoint of one")
     command = [sys.executable, two_processes.__file__]
     ranks = [
         subprocess.Popen(
@@ -104,6 +121,27 @@ def test_a_sharded_run_goes_on_in_one_process(
 ) -> None:
     found = resume(settings, itself, folder / f"checkpoint {settings}")
     assert_close(found, ranks[0][f"fsdp2 {settings}"])
+
+
+def test_a_run_of_one_process_goes_on_sharded(ranks: list[dict[str, Any]]) -> None:
+    expected = run("noise", itself)
+    for rank in ranks:
+        assert_close(rank["fsdp2 from one process"], expected)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+def test_masks_and_noise_are_those_of_one_process_bit_by_bit(
+    ranks: list[dict[str, Any]], placement: Any
+) -> None:
+    expected = select_and_draw(lambda tensor: tensor)
+    for rank in ranks:
+        assert_identical(rank[f"selected {placement}"], {"": expected})
+
+
+def test_a_cut_adds_up_and_gathers_nothing(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        assert any("allreduce" in name.replace("_", "") for name in rank["collectives"])
+        assert not any("gather" in name for name in rank["collectives"]), rank["collectives"]
 
 
 def test_replicated_training_is_that_of_one_process(ranks: list[dict[str, Any]]) -> None:

@@ -21,6 +21,8 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.functional import mse_loss
 
 from asterism import (
@@ -33,11 +35,15 @@ from asterism import (
     ReweightedL1,
     ReweightedL2,
 )
+from asterism.layer import NOISE_BLOCK, standard_normal
+from asterism.selection import SCORES, Candidates, select
 from asterism.sharding import whole
 from explicit import make_model, omegas, train, wrap
 
 Prepare = Callable[[nn.Sequential], nn.Module]
 Result = dict[str, dict[str, Tensor]]
+
+PLACEMENTS = (Shard(0), Shard(1), Replicate())
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "noise": {"initialiser": Noise(0.1), "anneal": ChartrandYin(forced=False)},
@@ -127,11 +133,48 @@ def resume_from_whole(settings: str, prepare: Prepare) -> Result:
     return second_half(model, optimizer)
 
 
+# ---------------------------------------------------------------------- selection and noise
+
+
+def layers_to_cut() -> dict[str, Tensor]:
+    """One that leaves a rank with nothing, one with many equal weights, one of many chunks."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"single row": (1, 7), "tied": (41, 33), "uneven": (401, 777), "deep": (3, 5, 2, 2)}
+    layers = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    return layers | {"tied": layers["tied"].round()}
+
+
+def select_and_draw(place: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Masks of several cuts, and noise over more than one of its blocks."""
+    thetas = {name: place(theta) for name, theta in layers_to_cut().items()}
+    alive = {name: place((theta.abs() > 0.1).float()) for name, theta in layers_to_cut().items()}
+    found = {}
+    for score in SCORES:
+        for count in (3, 700, 5000, 250_000):
+            layers = [Candidates(thetas[name], alive[name]) for name in thetas]
+            cuts = select(layers, count, SCORES[score])
+            for name, cut in zip(thetas, cuts, strict=True):
+                found[f"{name}, {count} by {score}"] = whole(cut.mask())
+    large = place(torch.empty(NOISE_BLOCK // 500, 1111))
+    found["noise"] = whole(standard_normal(large, "key"))
+    return found
+
+
+def collectives_of_a_cut() -> list[str]:
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    _, optimizer = start("noise", shard)
+    with CommDebugMode() as seen:
+        optimizer.prune(density=0.4)
+        optimizer.prune(density=0.2, score="magnitude")
+        optimizer.prune(threshold=0.01)
+    return [str(name) for name in seen.get_comm_counts()]
+
+
 # ---------------------------------------------------------------------- two ranks
 
 
 def shard(model: nn.Sequential) -> nn.Module:
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
@@ -190,6 +233,15 @@ def main(rank: int, world: int, folder: Path) -> None:
     half = slice(0, 8) if rank == 0 else slice(8, 16)
     found["ddp in halves"] = train_in_halves(replicate, half)
     found["ddp noise"] = run("noise", replicate)
+    found["fsdp2 from one process"] = resume("noise", shard, folder / "checkpoint of one")
+    mesh = init_device_mesh("cpu", (world,))
+    for placement in PLACEMENTS:
+        found[f"selected {placement}"] = {
+            "": select_and_draw(
+                lambda tensor, placement=placement: distribute_tensor(tensor, mesh, [placement])
+            )
+        }
+    found["collectives"] = collectives_of_a_cut()
     found["fsdp1"] = refuse_fsdp1()
     torch.save(found, folder / f"rank{rank}.pt")
     dist.barrier()

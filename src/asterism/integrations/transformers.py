@@ -14,13 +14,15 @@ from asterism.integrations.routine import Routine
 class SparseTrainer(Trainer):
     """A Trainer whose optimizer is wrapped; the state rides in its own checkpoints."""
 
+    optimizer: Any
+
     def __init__(self, *arguments: Any, routine: Routine, **options: Any) -> None:
         self.routine = routine
         super().__init__(*arguments, **options)
 
     def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
-        fresh = self.optimizer is None
-        optimizer: Optimizer = super().create_optimizer(model)
-        if fresh:
+        if self.optimizer is None:
+            optimizer = super().create_optimizer(model)
             self.optimizer = self.routine.wrap(optimizer, self.model if model is None else model)
-        return self.optimizer
+        wrapped: Optimizer = self.optimizer
+        return wrapped
