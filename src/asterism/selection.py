@@ -57,7 +57,9 @@ class Candidates:
         theta = local(self.theta.detach()).reshape(-1)
         alive = None if self.alive is None else local(self.alive).reshape(-1)
         for start in range(0, theta.numel(), CHUNK):
-            sizes = theta[start : start + CHUNK].abs().float().clamp_(max=LARGEST)
+            sizes = theta[start : start + CHUNK].abs()
+            if sizes.dtype != torch.float32:
+                sizes = sizes.clamp_(max=LARGEST).float()
             bits = sizes.view(torch.int32)
             if alive is not None:
                 bits.masked_fill_(alive[start : start + CHUNK] == 0, -1)
