@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from asterism import ChartrandYin, ConstantTau, Exact, Greedy, InputError, Noise, ReweightedL1
-from asterism.layer import Layer, measure_scale, standard_normal
+from asterism.layer import Layer, measure_scale
+from asterism.noise import standard_normal
 
 seeds = st.integers(0, 2**32 - 1)
 

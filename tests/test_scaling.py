@@ -19,7 +19,7 @@ from asterism import (
     ReweightedL2,
 )
 from asterism.initialisers import Initialiser
-from asterism.layer import standard_normal
+from asterism.noise import standard_normal
 from explicit import (
     ELEMENTWISE,
     Explicit,

@@ -35,7 +35,7 @@ from asterism import (
     ReweightedL1,
     ReweightedL2,
 )
-from asterism.layer import NOISE_BLOCK, standard_normal
+from asterism.noise import BLOCK, standard_normal
 from asterism.selection import SCORES, Candidates, select
 from asterism.sharding import whole
 from explicit import make_model, omegas, train, wrap
@@ -155,7 +155,7 @@ def select_and_draw(place: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
             cuts = select(layers, count, SCORES[score])
             for name, cut in zip(thetas, cuts, strict=True):
                 found[f"{name}, {count} by {score}"] = whole(cut.mask())
-    large = place(torch.empty(NOISE_BLOCK // 500, 1111))
+    large = place(torch.empty(BLOCK // 500, 1111))
     found["noise"] = whole(standard_normal(large, "key"))
     return found
 

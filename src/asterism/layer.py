@@ -6,7 +6,6 @@ DTensor, so is every tensor here, with the same placement.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,15 +19,14 @@ from asterism.errors import InputError
 from asterism.groups import Group, Partition, soft_threshold
 from asterism.initialisers import Initialiser, divide, root_mean_square
 from asterism.names import lookup
+from asterism.noise import standard_normal
 from asterism.penalties import Penalty
 from asterism.schedules import Anneal
 from asterism.sharding import (
     any_shard,
     extremes,
-    from_local,
     local,
     place_like,
-    place_of,
     sum_over_shards,
     whole,
 )
@@ -37,7 +35,6 @@ from asterism.units import Weight
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
 NUMBERS = ("scale", "tau", "scaled", "stale")
-NOISE_BLOCK = 2**20  # positions whose noise comes from one seed
 
 
 @dataclass
@@ -331,34 +328,6 @@ def measure_scale(param: Tensor, name: str) -> float:
             f" exclude=['{name}']"
         )
     return scale
-
-
-def standard_normal(like: Tensor, key: str) -> Tensor:
-    """Noise that depends on the key and the position in the whole tensor, not on its sharding.
-
-    It is drawn in blocks of positions, each from a seed of its own, so that a rank draws little
-    more than its rows.
-    """
-    shape, offset = place_of(like)
-    row = math.prod(like.shape[1:])
-    start, stop = offset[0] * row, (offset[0] + shape[0]) * row
-    blocks = [
-        _block_of_noise(key, number, like)[max(start - first, 0) : stop - first]
-        for number in range(start // NOISE_BLOCK, -(-stop // NOISE_BLOCK))
-        for first in [number * NOISE_BLOCK]
-    ]
-    noise = torch.cat(blocks) if blocks else torch.empty(0, dtype=like.dtype)
-    noise = noise.view(shape[0], *like.shape[1:])
-    for dim in range(1, like.ndim):
-        noise = noise.narrow(dim, offset[dim], shape[dim])
-    return from_local(noise.contiguous().to(like.device), like)
-
-
-def _block_of_noise(key: str, number: int, like: Tensor) -> Tensor:
-    key = f"{key}/{number}" if number else key
-    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
-    size = min(NOISE_BLOCK, like.numel() - number * NOISE_BLOCK)
-    return torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=like.dtype)
 
 
 def is_binary(omega: Tensor) -> bool:
