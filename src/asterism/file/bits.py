@@ -1,0 +1,61 @@
+"""Integers as bytes: varints, and arrays of any width in bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asterism.errors import FormatError
+
+_MAX_VARINT = 10
+
+
+def varint(value: int) -> bytes:
+    """Seven bits to a byte, the lowest first; the top bit says that more follow.
+
+    >>> varint(300).hex()
+    'ac02'
+    """
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number at `at`, and where it ends."""
+    value = 0
+    for place in range(_MAX_VARINT):
+        if at + place >= len(data):
+            raise FormatError("a number is cut off")
+        byte = data[at + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, at + place + 1
+    raise FormatError(f"a number of more than {_MAX_VARINT} bytes")
+
+
+def pack_bits(values: NDArray[np.uint64], width: int) -> bytes:
+    """Each value's lowest `width` bits, highest first, one after the other; zeros to a byte."""
+    if not width:
+        return b""
+    places = np.arange(width - 1, -1, -1, dtype=np.uint64)
+    bits = (values[:, None] >> places & np.uint64(1)).astype(np.uint8)
+    return np.packbits(bits).tobytes()
+
+
+def unpack_bits(data: bytes, count: int, width: int) -> tuple[NDArray[Any], int]:
+    """The inverse of `pack_bits`, and how many bytes it has used."""
+    used = (count * width + 7) // 8
+    if used > len(data):
+        raise FormatError(f"{count} values of {width} bits need {used} bytes: {len(data)} are left")
+    values = np.zeros(count, np.uint64)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8, used))
+    if bits[count * width :].any():
+        raise FormatError("the last byte of the values is not filled up with zeros")
+    for column in bits[: count * width].reshape(count, width).T:
+        values = values << np.uint64(1) | column
+    return values, used

@@ -1,0 +1,59 @@
+"""The file around the codecs: magic, version, sections, checksum.
+
+    4 bytes   magic: 8B 41 53 54
+    1 byte    version
+    sections, each: 1 byte kind, varint length, that many bytes
+    4 bytes   CRC-32 of all bytes before it, little-endian
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+from asterism.errors import FormatError
+from asterism.file.bits import read_varint, varint
+
+MAGIC = b"\x8bAST"
+VERSION = 1
+SMALL, FAST, GRAPH, PADDING = b"S", b"F", b"G", b"P"
+_KINDS = {SMALL, FAST, GRAPH, PADDING}
+_CHECKSUM = 4
+
+
+def join(sections: Mapping[bytes, bytes]) -> bytes:
+    """A file of these sections."""
+    body = MAGIC + bytes([VERSION])
+    for kind, content in sections.items():
+        body += kind + varint(len(content)) + content
+    return body + zlib.crc32(body).to_bytes(_CHECKSUM, "little")
+
+
+def split(data: bytes) -> dict[bytes, bytes]:
+    """The sections of a file, by kind."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise FormatError("not an .asterism file")
+    if len(data) < len(MAGIC) + 1 + _CHECKSUM:
+        raise FormatError("cut off after its first bytes")
+    if data[len(MAGIC)] > VERSION:
+        raise FormatError(f"version {data[len(MAGIC)]}: this asterism reads up to {VERSION}")
+    body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
+    if zlib.crc32(body).to_bytes(_CHECKSUM, "little") != checksum:
+        raise FormatError("damaged or cut off: the checksum does not match")
+    if data[len(MAGIC)] != VERSION:
+        raise FormatError(f"unknown version {data[len(MAGIC)]}")
+    return _sections(body)
+
+
+def _sections(body: bytes) -> dict[bytes, bytes]:
+    at, sections = len(MAGIC) + 1, {}
+    while at < len(body):
+        kind = body[at : at + 1]
+        if kind not in _KINDS or kind in sections:
+            raise FormatError(f"a section of unknown or repeated kind {kind!r}")
+        length, at = read_varint(body, at + 1)
+        if length > len(body) - at:
+            raise FormatError(f"section {kind!r} is longer than the file")
+        sections[kind] = body[at : at + length]
+        at += length
+    return sections

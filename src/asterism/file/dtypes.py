@@ -1,0 +1,114 @@
+"""The element types of a file: how each is held in numpy, and how its bits split.
+
+A type that numpy lacks (bfloat16, the 8-bit floats) is held as the unsigned integers with its bits,
+and named beside the array. Elements are coded as sign and magnitude, with `magnitude_bits` of the
+latter. Only bits are ever looked at, so that −0, infinities and every NaN come back as they were;
+"zero" is the element whose bits are all 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asterism.errors import InputError
+
+Words = NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type; its place in DTYPES is its number in the file."""
+
+    name: str
+    storage: str
+    kind: str
+    """f: sign and magnitude, as floats are; i: two's complement; u: no sign."""
+    mantissa_bits: int = 0
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.storage).itemsize
+
+    @property
+    def magnitude_bits(self) -> int:
+        return 8 * self.itemsize - (self.kind != "u")
+
+    @property
+    def words(self) -> np.dtype[Any]:
+        return np.dtype(f"<u{self.itemsize}")
+
+    def split(self, words: Words) -> tuple[Words, Words]:
+        """(sign, magnitude) of each element."""
+        if self.kind == "u":
+            return np.zeros_like(words), words
+        top = words.dtype.type(self.magnitude_bits)
+        sign = words >> top
+        if self.kind == "i":  # ~x for a negative x, so that each integer has one form
+            words = np.where(sign, ~words, words)
+        return sign, words & self._below
+
+    def join(self, sign: Words, magnitude: Words) -> Words:
+        """The inverse of `split`."""
+        if self.kind == "u":
+            return magnitude
+        high = (sign << sign.dtype.type(self.magnitude_bits)).astype(magnitude.dtype)
+        if self.kind == "i":
+            magnitude = np.where(sign, ~magnitude & self._below, magnitude)
+        return high | magnitude
+
+    @property
+    def _below(self) -> Any:
+        return self.words.type((1 << self.magnitude_bits) - 1)
+
+
+DTYPES = (
+    DType("float32", "<f4", "f", 23),
+    DType("float16", "<f2", "f", 10),
+    DType("bfloat16", "<u2", "f", 7),
+    DType("float64", "<f8", "f", 52),
+    DType("int64", "<i8", "i"),
+    DType("int32", "<i4", "i"),
+    DType("int16", "<i2", "i"),
+    DType("int8", "|i1", "i"),
+    DType("uint8", "|u1", "u"),
+    DType("bool", "|b1", "u"),
+    DType("uint16", "<u2", "u"),
+    DType("uint32", "<u4", "u"),
+    DType("uint64", "<u8", "u"),
+    DType("float8_e4m3fn", "|u1", "f", 3),
+    DType("float8_e5m2", "|u1", "f", 2),
+)
+BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+
+
+def dtype_of(name: str, array: NDArray[Any], said: str | None = None) -> DType:
+    """The type of the tensor `name`: what is said of it, else what numpy calls it.
+
+    >>> dtype_of("w", np.zeros(3, np.float16)).name
+    'float16'
+    """
+    found = BY_NAME.get(said or array.dtype.name)
+    if found is None:
+        raise InputError(f"{name} has dtype {said or array.dtype}: choose one of {list(BY_NAME)}")
+    if array.dtype.itemsize != found.itemsize or (
+        array.dtype != np.dtype(found.storage).newbyteorder("=")
+        and array.dtype.newbyteorder("=") != np.dtype(found.storage).newbyteorder("=")
+    ):
+        raise InputError(f"{name} is held as {array.dtype}: {found.name} needs {found.storage}")
+    return found
+
+
+def to_words(array: NDArray[Any], dtype: DType) -> Words:
+    """The elements' bits as little-endian unsigned integers, flat, in C order."""
+    stored = np.ascontiguousarray(array, np.dtype(dtype.storage))
+    return stored.reshape(-1).view(dtype.words)
+
+
+def from_words(words: Words, dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The inverse of `to_words`, in the machine's own byte order."""
+    stored = words.astype(dtype.words, copy=False).view(np.dtype(dtype.storage)).reshape(shape)
+    return stored.astype(stored.dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,98 @@
+"""Which elements of a tensor are not zero, coded bit by bit.
+
+First which rows and which channels have any; then, inside that live sub-grid, a bit per element.
+What predicts a bit: its row so far, its column and its channel in the rows above, its place in the
+kernel, that place in this row, its neighbours in the kernel, and how many weights lead into the
+input it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asterism.file.mixing import Mixer
+from asterism.file.ranges import Coder
+from asterism.file.units import LEVELS, Grid
+
+Mask = NDArray[np.bool_]
+
+
+def code_bits(coder: Coder, bits: Sequence[int], hints: Sequence[int]) -> list[int]:
+    """One bit per unit, given a hint and the two bits before it."""
+    mixer = Mixer(coder, LEVELS, [4])
+    before, found = 0, []
+    for bit, hint in zip(bits, hints, strict=True):
+        bit = mixer.code(bit, hint, (before,))
+        before = (before << 1 | bit) & 3
+        found.append(bit)
+    return found
+
+
+def code_mask(
+    coder: Coder, mask: Mask, grid: Grid, row_hints: Sequence[int], channel_hints: Sequence[int]
+) -> Mask:
+    """The mask, of the grid's shape; what a decoder is given does not matter."""
+    rows = code_bits(coder, _ints(mask.any((1, 2))), row_hints)
+    channels = code_bits(coder, _ints(mask.any((0, 2))), channel_hints)
+    live_rows, live_channels = np.flatnonzero(rows), np.flatnonzero(channels)
+    hints = [channel_hints[channel] for channel in live_channels]
+    code_row = _code_kernels if grid.places > 1 else _code_line
+    mixer = _mixer(coder, len(hints), grid.places)
+    above = bytes(len(hints) * grid.places)
+    for row in live_rows:
+        line = bytearray(mask[row, live_channels].tobytes())
+        mixer.forget(0)
+        code_row(mixer, line, above, hints, grid)
+        if coder.decoding:
+            found = np.frombuffer(line, np.bool_).reshape(-1, grid.places)
+            mask[row, live_channels] = found
+        above = bytes(line)
+    return mask
+
+
+def _mixer(coder: Coder, channels: int, places: int) -> Mixer:
+    if places == 1:
+        return Mixer(coder, 1, [1, 8, LEVELS, channels])
+    tables = [places, 1, 16, LEVELS, places, channels, channels * places]
+    return Mixer(coder, 1, tables)
+
+
+def _code_line(
+    mixer: Mixer, line: bytearray, above: bytes, hints: Sequence[int], grid: Grid
+) -> None:
+    """A row of a plain matrix."""
+    before = 0
+    for at, hint in enumerate(hints):
+        bit = mixer.code(line[at], 0, (0, before | above[at] << 2, hint, at))
+        line[at] = bit
+        before = (before << 1 | bit) & 3
+
+
+def _code_kernels(
+    mixer: Mixer, line: bytearray, above: bytes, hints: Sequence[int], grid: Grid
+) -> None:
+    """A row of kernels: all the channels of one output."""
+    mixer.forget(1)
+    places, width = grid.places, grid.width
+    at = 0
+    for channel, hint in enumerate(hints):
+        for place in range(places):
+            near = 0
+            if place % width:
+                near = line[at - 1]
+            if place >= width:
+                near |= line[at - width] << 1
+                if place % width:
+                    near |= line[at - width - 1] << 2
+                if (place + 1) % width:
+                    near |= line[at - width + 1] << 3
+            line[at] = mixer.code(line[at], 0, (place, 0, near, hint, place, channel, at))
+            at += 1
+
+
+def _ints(bits: NDArray[Any]) -> list[int]:
+    return [int(bit) for bit in bits]

@@ -1,0 +1,73 @@
+"""Few values in the place of many: a codebook per tensor, zero kept exactly zero.
+
+Lloyd's algorithm on a line: each weight goes to the nearest entry, each entry to the mean of its
+weights. Entries keep only a few bits of mantissa, as the table in the file pays for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asterism.errors import InputError
+
+MAX_BITS = 12
+ROUNDS = 50
+EXTRA_MANTISSA_BITS = 2
+FEW = 4
+"""Below so many weights per entry a codebook costs more than it saves: they are only rounded."""
+
+Floats = NDArray[np.floating[Any]]
+
+
+def quantise(weights: Floats, bits: int) -> Floats:
+    """The weights with at most 2^bits different values beside zero.
+
+    >>> quantise(np.array([0.0, 1.0, 1.02, -2.0, -2.1], np.float32), 1)
+    array([ 0.    ,  1.    ,  1.    , -2.0625, -2.0625], dtype=float32)
+    """
+    if not 1 <= bits <= MAX_BITS:
+        raise InputError(f"bits must be 1 to {MAX_BITS}, got {bits}")
+    flat = weights.reshape(-1)
+    alive = np.flatnonzero(flat)
+    values = flat[alive].astype(np.float64)
+    if not np.isfinite(values).all():
+        raise InputError("cannot quantise infinities or NaN: has training diverged?")
+    if len(values) > FEW << bits:
+        book = codebook(values, bits)
+        values = _round(book, bits + EXTRA_MANTISSA_BITS)[nearest(values, book)]
+    elif len(np.unique(values)) > 1 << bits:
+        values = _round(values, bits)
+    found = flat.copy()
+    found[alive] = values
+    # What is tiny must not become zero: the mask is not ours to change.
+    lost = alive[found[alive] == 0]
+    found[lost] = flat[lost]
+    return found.reshape(weights.shape)
+
+
+def codebook(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    """At most 2^bits entries, ascending, that are nearest to the values in the mean square."""
+    distinct = np.unique(values)
+    if len(distinct) <= 1 << bits:
+        return distinct
+    book = np.quantile(values, (np.arange(1 << bits) + 0.5) / (1 << bits))
+    for _ in range(ROUNDS):
+        place = nearest(values, book)
+        count = np.bincount(place, minlength=len(book))
+        total = np.bincount(place, values, minlength=len(book))
+        book = np.unique(np.divide(total, count, out=book.copy(), where=count > 0))
+    return book
+
+
+def nearest(values: NDArray[Any], book: NDArray[Any]) -> NDArray[np.intp]:
+    """The place in an ascending codebook of the entry nearest to each value."""
+    return np.searchsorted((book[1:] + book[:-1]) / 2, values)
+
+
+def _round(values: NDArray[np.float64], mantissa_bits: int) -> NDArray[np.float64]:
+    mantissa, exponent = np.frexp(values)
+    scale = 2.0 ** (mantissa_bits + 1)
+    return np.ldexp(np.rint(mantissa * scale) / scale, exponent)

@@ -1,0 +1,58 @@
+"""A tensor on its way into or out of a file, and the limits both codecs keep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from asterism.errors import FormatError
+from asterism.file.dtypes import DTYPES, DType, Words
+
+MAX_RANK = 32
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Flat elements as unsigned words, with their shape and what they stand for."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    words: Words
+
+
+class Allowance:
+    """How many bytes a file may still decode to: asked before memory is taken."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: DType) -> int:
+        """The number of elements, if they may be had."""
+        size = math.prod(shape)
+        # Sizes beside a zero count too: numpy's own limit is on their product.
+        need = math.prod(max(length, 1) for length in shape) * dtype.itemsize
+        if need > self._left:
+            raise FormatError(
+                f"{name or 'a tensor'} of shape {shape} would bring the decoded size above"
+                f" {self._limit} bytes, the limit for a file of this size"
+            )
+        self._left -= need
+        return size
+
+
+def dtype_numbered(number: int) -> DType:
+    if number >= len(DTYPES):
+        raise FormatError(f"unknown dtype number {number}: the file needs a newer asterism")
+    return DTYPES[number]
+
+
+def decode_name(text: bytes, taken: set[str]) -> str:
+    try:
+        name = text.decode()
+    except UnicodeDecodeError:
+        raise FormatError(f"a tensor's name is not UTF-8: {text[:40]!r}") from None
+    if name in taken:
+        raise FormatError(f"two tensors are called {name!r}")
+    taken.add(name)
+    return name
