@@ -1,0 +1,157 @@
+"""The `.asterism` file: arrays ↔ bytes, in numpy alone.
+
+    write("net.asterism", {"fc.weight": weight})
+    read("net.asterism").tensors["fc.weight"]
+
+Knows nothing of torch, models or training; the graph of a network is a string of bytes to it. The
+format is specified in docs/format.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asterism.errors import FormatError, InputError
+from asterism.file import container, fast, small
+from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
+from asterism.file.quantising import quantise
+from asterism.file.tensors import Allowance, Tensor, Usage
+from asterism.files import write_atomically
+
+Mode = Literal["small", "fast"]
+Bits = int | Mapping[str, int] | None
+
+EXPANSION = 1 << 14
+"""A file may decode to so many times its size, or to 64 MiB: more is no network but an attack."""
+FLOOR = 1 << 26
+
+_CODECS = {"small": (container.SMALL, small), "fast": (container.FAST, fast)}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a file.
+
+    An array whose type numpy lacks holds the bits as unsigned integers: `dtypes` names the type
+    of each. `usage` says what each tensor takes of the file's `size` in bytes.
+    """
+
+    tensors: dict[str, NDArray[Any]]
+    dtypes: dict[str, str]
+    graph: bytes | None
+    mode: Mode
+    usage: dict[str, Usage]
+    size: int
+
+
+def write(
+    path: str | Path,
+    tensors: Mapping[str, NDArray[Any]],
+    *,
+    graph: bytes | None = None,
+    mode: Mode = "small",
+    bits: Bits = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> int:
+    """Writes a file, whole or not at all; returns its size in bytes.
+
+    Lossless unless `bits` asks for a codebook of 2^bits values in each floating tensor, or in those
+    it names. `dtypes` names types that numpy lacks, e.g. bfloat16 for an array of uint16.
+    """
+    data = encode(tensors, graph=graph, mode=mode, bits=bits, dtypes=dtypes)
+    write_atomically(Path(path), data)
+    return len(data)
+
+
+def read(path: str | Path) -> Contents:
+    """Reads a file; FormatError with the reason if anything about it is wrong."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        return decode(data)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from error
+
+
+def encode(
+    tensors: Mapping[str, NDArray[Any]],
+    *,
+    graph: bytes | None = None,
+    mode: Mode = "small",
+    bits: Bits = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> bytes:
+    """The bytes that `write` writes."""
+    if mode not in _CODECS:
+        raise InputError(f"unknown mode {mode!r}: choose from {', '.join(_CODECS)}")
+    kind, codec = _CODECS[mode]
+    known = dtypes or {}
+    prepared = [
+        _prepare(name, np.asarray(array), known.get(name), _bits_of(name, bits))
+        for name, array in tensors.items()
+    ]
+    sections = {kind: codec.encode(prepared)}
+    if graph is not None:
+        sections[container.GRAPH] = graph
+    data = container.join(sections)
+    decoded = sum(max(tensor.words.nbytes, 1) for tensor in prepared)
+    if decoded > _limit(len(data)):
+        # So empty that a reader would not trust it: rare enough to afford the padding.
+        sections[container.PADDING] = bytes(decoded // EXPANSION + 1)
+        data = container.join(sections)
+    return data
+
+
+def decode(data: bytes) -> Contents:
+    """What `encode` was given."""
+    sections = container.split(data)
+    modes: list[Mode] = [mode for mode in ("small", "fast") if _CODECS[mode][0] in sections]
+    if len(modes) != 1:
+        raise FormatError(f"{len(modes)} sections of tensors in the place of one")
+    kind, codec = _CODECS[modes[0]]
+    contents = Contents({}, {}, sections.get(container.GRAPH), modes[0], {}, len(data))
+    for tensor, usage in codec.decode(sections[kind], Allowance(_limit(len(data)))):
+        array = from_words(tensor.words, tensor.dtype, tensor.shape)
+        contents.tensors[tensor.name] = array
+        contents.dtypes[tensor.name] = tensor.dtype.name
+        contents.usage[tensor.name] = usage
+    return contents
+
+
+def _limit(size: int) -> int:
+    return max(FLOOR, EXPANSION * size)
+
+
+def _bits_of(name: str, bits: Bits) -> int | None:
+    return bits if bits is None or isinstance(bits, int) else bits.get(name)
+
+
+def _prepare(name: str, array: NDArray[Any], said: str | None, bits: int | None) -> Tensor:
+    dtype = dtype_of(name, array, said)
+    words = to_words(array, dtype)
+    if bits is not None and dtype.name in _QUANTISED:
+        try:
+            words = _quantised(words, dtype, bits)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from error
+    if dtype.name == "bool":
+        words = (words != 0).astype(dtype.words)
+    return Tensor(name, dtype, array.shape, words)
+
+
+_QUANTISED = ("float32", "float16", "bfloat16", "float64")
+
+
+def _quantised(words: Words, dtype: DType, bits: int) -> Words:
+    if dtype.name != "bfloat16":
+        return quantise(words.view(np.dtype(dtype.storage)), bits).view(dtype.words)
+    wide = (words.astype("<u4") << 16).view("<f4")
+    return (quantise(wide, bits).view("<u4") + 0x8000 >> 16).astype(dtype.words)

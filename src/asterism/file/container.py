@@ -1,9 +1,9 @@
 """The file around the codecs: magic, version, sections, checksum.
 
-    4 bytes   magic: 8B 41 53 54
-    1 byte    version
-    sections, each: 1 byte kind, varint length, that many bytes
-    4 bytes   CRC-32 of all bytes before it, little-endian
+4 bytes   magic: 8B 41 53 54
+1 byte    version
+sections, each: 1 byte kind, varint length, that many bytes
+4 bytes   CRC-32 of all bytes before it, little-endian
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def code_mask(
     rows = code_bits(coder, _ints(mask.any((1, 2))), row_hints)
     channels = code_bits(coder, _ints(mask.any((0, 2))), channel_hints)
     live_rows, live_channels = np.flatnonzero(rows), np.flatnonzero(channels)
-    hints = [channel_hints[channel] for channel in live_channels]
+    hints = [hint for hint, alive in zip(channel_hints, channels, strict=True) if alive]
     code_row = _code_kernels if grid.places > 1 else _code_line
     mixer = _mixer(coder, len(hints), grid.places)
     above = bytes(len(hints) * grid.places)
@@ -94,5 +94,5 @@ def _code_kernels(
             at += 1
 
 
-def _ints(bits: NDArray[Any]) -> list[int]:
+def _ints(bits: Any) -> list[int]:
     return [int(bit) for bit in bits]

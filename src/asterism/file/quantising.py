@@ -23,7 +23,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 def quantise(weights: Floats, bits: int) -> Floats:
-    """The weights with at most 2^bits different values beside zero.
+    """The weights with at most 2^bits different values beside zero, or, of few weights, rounded.
 
     >>> quantise(np.array([0.0, 1.0, 1.02, -2.0, -2.1], np.float32), 1)
     array([ 0.    ,  1.    ,  1.    , -2.0625, -2.0625], dtype=float32)
@@ -37,10 +37,9 @@ def quantise(weights: Floats, bits: int) -> Floats:
         raise InputError("cannot quantise infinities or NaN: has training diverged?")
     if len(values) > FEW << bits:
         book = codebook(values, bits)
-        values = _round(book, bits + EXTRA_MANTISSA_BITS)[nearest(values, book)]
-    elif len(np.unique(values)) > 1 << bits:
-        values = _round(values, bits)
-    found = flat.copy()
+        values = book[nearest(values, book)]
+    values = _round(values, bits + EXTRA_MANTISSA_BITS)
+    found = np.zeros_like(flat)  # and so −0 becomes 0
     found[alive] = values
     # What is tiny must not become zero: the mask is not ours to change.
     lost = alive[found[alive] == 0]

@@ -7,6 +7,8 @@ and returns what the file says.
 
 from __future__ import annotations
 
+import math
+
 from asterism.errors import FormatError
 
 PROBABILITY_BITS = 16
@@ -102,6 +104,11 @@ class Decoder:
             raise FormatError("the coded data end too early")
         self._code = (self._code << 8 | (self._data[at] if at < len(self._data) else 0)) & _FULL
         self._at = at + 1
+
+    @property
+    def bits(self) -> float:
+        """How much information has been taken so far."""
+        return 8 * (self._at - _TAIL) + 32 - math.log2(self._range)
 
     def finish(self) -> None:
         if self._at < len(self._data):

@@ -10,8 +10,9 @@ is told and returns the item. A section is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from asterism.file.mixing import Mixer
 from asterism.file.positions import code_bits, code_mask
 from asterism.file.ranges import Coder, Decoder, Encoder
 from asterism.file.symbols import MAX_TEXT, Numbers, Text
-from asterism.file.tensors import MAX_RANK, Allowance, Tensor, decode_name, dtype_numbered
+from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, decode_name, dtype_numbered
 from asterism.file.units import Grid, Units
 from asterism.file.values import Split, code_indices, code_split, join, split
 
@@ -64,7 +65,7 @@ def encode(tensors: Sequence[Tensor]) -> bytes:
     return varint(len(coded)) + coded + raw
 
 
-def decode(section: bytes, allowance: Allowance) -> Iterable[Tensor]:
+def decode(section: bytes, allowance: Allowance) -> Iterator[tuple[Tensor, Usage]]:
     length, at = read_varint(section, 0)
     if length > len(section) - at:
         raise FormatError("the coded part is longer than its section")
@@ -73,9 +74,12 @@ def decode(section: bytes, allowance: Allowance) -> Iterable[Tensor]:
     description = _Description(coder)
     taken: set[str] = set()
     for _ in range(description.numbers.code(0, Slot.COUNT)):
-        tensor, used = description.decode(raw, allowance, taken)
+        marks = [coder.bits]
+        tensor, used = description.decode(raw, allowance, taken, marks)
         raw = raw[used:]
-        yield tensor
+        marks += [coder.bits] * (4 - len(marks))
+        header, positions, values = (end - start for start, end in pairwise(marks))
+        yield tensor, Usage(header, positions, values + 8 * used)
     coder.finish()
     if raw:
         raise FormatError(f"{len(raw)} bytes are left over after the values")
@@ -113,18 +117,22 @@ class _Description:
         code_indices(self.coder, parts.index.tolist(), where.tolist(), grid, len(parts.table))
         return pack_bits(parts.rest, parts.low)
 
-    def decode(self, raw: bytes, allowance: Allowance, taken: set[str]) -> tuple[Tensor, int]:
-        """The next tensor, and how many raw bytes it has used."""
+    def decode(
+        self, raw: bytes, allowance: Allowance, taken: set[str], marks: list[float]
+    ) -> tuple[Tensor, int]:
+        """The next tensor, and how many raw bytes it has used; marks the ends of its parts."""
         name = decode_name(self.text.code(b""), taken)
         dtype = dtype_numbered(self.numbers.code(0, Slot.DTYPE))
         shape = self._shape(())
         size = allowance.take(name, shape, dtype)
+        self._mark(marks)
         if not size:
             return Tensor(name, dtype, shape, np.zeros(0, dtype.words)), 0
         if self._flag(Flag.CONSTANT, False):
             value = self._constant(np.zeros(1, dtype.words), dtype)
             return Tensor(name, dtype, shape, np.full(size, value[0], dtype.words)), 0
-        grid, where = self._positions(np.zeros(0, np.int64), shape, size)
+        grid, where = self._positions(np.zeros(0, np.intp), shape, size)
+        self._mark(marks)
         nothing = Split(0, 0, [], np.zeros(0), np.zeros(0, np.uint64))
         parts = code_split(self.coder, self.numbers, _SPLIT_SLOTS, nothing, dtype)
         rest, used = unpack_bits(raw, len(where), parts.low)
@@ -133,6 +141,10 @@ class _Description:
         parts = Split(parts.shift, parts.low, parts.table, np.array(index, np.int64), rest)
         words[where] = join(parts, dtype)
         return Tensor(name, dtype, shape, words), used
+
+    def _mark(self, marks: list[float]) -> None:
+        if isinstance(self.coder, Decoder):
+            marks.append(self.coder.bits)
 
     def _flag(self, flag: int, value: bool) -> bool:
         return bool(self.flags.code(int(value), flag))

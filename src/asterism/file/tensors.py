@@ -21,6 +21,19 @@ class Tensor:
     words: Words
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What a tensor takes of a file, in bits: name and shape, positions, values."""
+
+    header: float
+    positions: float
+    values: float
+
+    @property
+    def bytes(self) -> float:
+        return (self.header + self.positions + self.values) / 8
+
+
 class Allowance:
     """How many bytes a file may still decode to: asked before memory is taken."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from asterism.file.symbols import Numbers
 from asterism.file.units import Grid
 
 MAX_TABLE = 1 << 16
-_ENTRY_BITS = 7
+_ENTRY_BITS = 4
+"""What an entry costs beside the bits of its gap: their number, and the time to learn it."""
 CLASSES = 5
 """What a neighbour tells: zero, or which quarter of the table it is in."""
 _MIXED_LEVELS = 3
@@ -85,7 +87,7 @@ def code_split(
         raise FormatError(f"a table of {count} entries of {shift} + {low} bits less than usual")
     given = parts.table or [0] * count
     table = [numbers.code(given[0], first_slot)]
-    for last, entry in zip(given, given[1:], strict=False):
+    for last, entry in pairwise(given):
         table.append(table[-1] + 1 + numbers.code(max(entry - last - 1, 0), gap_slot))
     return Split(shift, low, table, parts.index, parts.rest)
 
@@ -152,7 +154,8 @@ def _cheapest(symbols: UInts, width: int) -> int:
         if len(table) > MAX_TABLE:
             continue
         entropy = float(-(counts * np.log2(counts / max(total, 1))).sum())
-        bits = total * low + entropy + _ENTRY_BITS * len(table)
+        gaps = np.log2((table[1:] - table[:-1]).astype(np.float64))
+        bits = total * low + entropy + float(gaps.sum()) + _ENTRY_BITS * len(table)
         if bits < best_bits:
             best, best_bits = low, bits
     return best
