@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asterism.checkpoints import load_state_dict as load_state_dict
+    from asterism.checkpoints import save as save
     from asterism.compaction import Compacted as Compacted
     from asterism.compaction import compact as compact
     from asterism.errors import FormatError as FormatError
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 _HOME = {
     "AffineScaling": "scaling",
     **dict.fromkeys(["Compacted", "compact"], "compaction"),
+    **dict.fromkeys(["load_state_dict", "save"], "checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "initialisers"),
     **dict.fromkeys(

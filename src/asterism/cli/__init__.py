@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from asterism import __version__
+from asterism.cli.compress import compress
+from asterism.cli.inspect import inspect
 from asterism.cli.plan import plan
 from asterism.cli.reproduce import reproduce
 from asterism.errors import InputError
@@ -24,6 +26,8 @@ app = typer.Typer(
 )
 app.command()(reproduce)
 app.command()(plan)
+app.command()(compress)
+app.command()(inspect)
 
 
 @app.callback(invoke_without_command=True)

@@ -63,7 +63,7 @@ def _encode(tensor: Tensor) -> bytes:
     head += b"".join(varint(size) for size in tensor.shape)
     if not len(words):
         return head
-    if (words == words[0]).all():
+    if (words[:SAMPLE] == words[0]).all() and (words == words[0]).all():
         return head + bytes([Layout.CONSTANT]) + words[:1].tobytes()
     alive = words != 0
     count = int(np.count_nonzero(alive))

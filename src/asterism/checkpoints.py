@@ -1,0 +1,161 @@
+"""PyTorch's side of the file: models and state dicts in, state dicts out, plain checkpoints too.
+
+Owns the way between tensors and arrays; the bytes are those of `asterism.file`. Nothing is ever
+unpickled but what torch calls weights only.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from asterism import file
+from asterism.errors import InputError
+from asterism.file.container import MAGIC
+from asterism.files import write_atomically
+
+SMALL_ELEMENTS = 1 << 21
+"""Up to so many elements `auto` takes the small mode, which is slow, and beyond it the fast one."""
+
+# Types that numpy lacks travel as unsigned integers of their size.
+_HELD = {
+    torch.bfloat16: torch.uint16,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.float8_e5m2: torch.uint8,
+}
+
+SaveMode = Literal["auto", "small", "fast"]
+
+
+def save(
+    model: nn.Module | Mapping[str, Tensor],
+    path: str | Path,
+    *,
+    example_inputs: Any = None,
+    mode: SaveMode = "auto",
+    bits: file.Bits = None,
+) -> int:
+    """Writes a model's state dict to an .asterism file; returns its size in bytes.
+
+    Lossless, or with a codebook of 2^bits values per tensor. With `example_inputs` the graph of
+    the network goes into the file too, for the runtime to execute.
+    """
+    state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
+    arrays, dtypes = to_arrays(state)
+    graph = None
+    if example_inputs is not None:
+        if not isinstance(model, nn.Module):
+            raise InputError("example_inputs need the model, not its state dict")
+        graph = _capture(model, example_inputs)
+    return file.write(
+        path, arrays, graph=graph, mode=choose_mode(arrays, mode), bits=bits, dtypes=dtypes
+    )
+
+
+def load_state_dict(path: str | Path) -> dict[str, Tensor]:
+    """The state dict in an .asterism file."""
+    contents = file.read(path)
+    return to_tensors(contents.tensors, contents.dtypes)
+
+
+def choose_mode(arrays: Mapping[str, NDArray[Any]], mode: SaveMode) -> file.Mode:
+    """Small, unless that would take minutes."""
+    if mode != "auto":
+        return mode
+    elements = sum(array.size for array in arrays.values())
+    return "small" if elements <= SMALL_ELEMENTS else "fast"
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """A state dict from an .asterism or safetensors file, or from torch's with weights only."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if data.startswith(MAGIC):
+        return load_state_dict(path)
+    if path.suffix == ".safetensors":
+        try:
+            return _in_order(safetensors.torch.load(data))
+        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            raise InputError(f"{path} is not a safetensors file ({error})") from error
+    return _read_torch(path)
+
+
+def write_checkpoint(path: str | Path, state: Mapping[str, Tensor]) -> None:
+    """A plain state dict as safetensors, shared tensors under each of their names."""
+    unshared = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+    write_atomically(Path(path), safetensors.torch.save(unshared))
+
+
+def to_arrays(state: Mapping[str, Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Numpy arrays of the same bits, and the name of each dtype.
+
+    >>> arrays, dtypes = to_arrays({"w": torch.ones(2, dtype=torch.bfloat16)})
+    >>> arrays["w"].dtype.name, dtypes["w"]
+    ('uint16', 'bfloat16')
+    """
+    arrays, dtypes = {}, {}
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{name} is a {type(tensor).__name__}: a state dict holds tensors")
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            raise InputError(f"{name} is stored as {tensor.layout}: make it a plain dense tensor")
+        plain = tensor.detach().cpu().contiguous()
+        arrays[name] = plain.view(_HELD.get(plain.dtype, plain.dtype)).numpy()
+        dtypes[name] = str(plain.dtype).removeprefix("torch.")
+    return arrays, dtypes
+
+
+def to_tensors(arrays: Mapping[str, NDArray[Any]], dtypes: Mapping[str, str]) -> dict[str, Tensor]:
+    """The inverse of `to_arrays`."""
+    return {
+        name: torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape)).view(
+            getattr(torch, dtypes[name])
+        )
+        for name, array in arrays.items()
+    }
+
+
+def _in_order(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """By name, numbers by their value: safetensors keeps no order of its own."""
+    parts = {name: re.split(r"(\d+)", name) for name in state}
+
+    def key(name: str) -> list[str | int]:  # words and numbers in turn
+        return [int(part) if i % 2 else part for i, part in enumerate(parts[name])]
+
+    return {name: state[name] for name in sorted(state, key=key)}
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path} is no checkpoint that can be read safely (safetensors, or torch.save of a"
+            f" state dict): {type(error).__name__}"
+        ) from error
+    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
+        found = found["state_dict"]
+    if not isinstance(found, dict) or not all(isinstance(t, Tensor) for t in found.values()):
+        raise InputError(f"{path} holds a {type(found).__name__}, not a state dict of tensors")
+    return {str(name): tensor for name, tensor in found.items()}
+
+
+def _capture(model: nn.Module, example_inputs: Any) -> bytes:
+    from importlib import import_module
+
+    graph = import_module("asterism.capture").capture(model, example_inputs)
+    encoded: bytes = import_module("asterism.graph").encode(graph)
+    return encoded
