@@ -40,9 +40,9 @@ def _contents(path: Path) -> Contents:
     from asterism.file.container import MAGIC
 
     if path.suffix != ".asterism" and not _starts_with(path, MAGIC):
-        from asterism.checkpoints import choose_mode, read_checkpoint, to_arrays
+        from asterism.checkpoints import choose_mode, read_checkpoint, to_arrays, without_minus_zero
 
-        arrays, dtypes = to_arrays(read_checkpoint(path))
+        arrays, dtypes = to_arrays(without_minus_zero(read_checkpoint(path)))
         mode = choose_mode(arrays, "auto")
         return file.decode(file.encode(arrays, mode=mode, dtypes=dtypes))
     return file.read(path)

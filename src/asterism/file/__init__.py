@@ -21,7 +21,8 @@ from asterism.errors import FormatError, InputError
 from asterism.file import container, fast, small
 from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
 from asterism.file.quantising import quantise
-from asterism.file.tensors import Allowance, Tensor, Usage
+from asterism.file.symbols import MAX_TEXT
+from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage
 from asterism.files import write_atomically
 
 Mode = Literal["small", "fast"]
@@ -135,6 +136,11 @@ def _bits_of(name: str, bits: Bits) -> int | None:
 
 
 def _prepare(name: str, array: NDArray[Any], said: str | None, bits: int | None) -> Tensor:
+    if "\0" in name or len(name.encode()) > MAX_TEXT or array.ndim > MAX_RANK:
+        raise InputError(
+            f"the name {name[:40]!r} is longer than {MAX_TEXT} bytes, or has a zero in it, or its"
+            f" tensor has more than {MAX_RANK} dimensions"
+        )
     dtype = dtype_of(name, array, said)
     words = to_words(array, dtype)
     if bits is not None and dtype.name in _QUANTISED:

@@ -74,7 +74,7 @@ class Mixer:
         prior: int = 16,
         weight: int = 22_000,
     ) -> None:
-        self.coder = coder
+        self._coder = coder
         self._base_ones, self._base_seen = [1] * bases, [2] * bases
         self._ones = [[0] * size for size in tables]
         self._seen = [[0] * size for size in tables]
@@ -86,7 +86,7 @@ class Mixer:
         p0 = self._base_ones[base] * ONE // self._base_seen[base]
         p0 = min(max(p0, LEAST), ONE - LEAST)
         p, pulls = self._mix(p0, cells) if cells else (p0, ())
-        bit = self.coder.code(p, bit)
+        bit = self._coder.code(p, bit)
         if cells:
             self._learn(bit, (ONE - p) if bit else -p, cells, pulls)
         self._base_ones[base] += bit
@@ -95,6 +95,14 @@ class Mixer:
             self._base_ones[base] >>= 1
             self._base_seen[base] >>= 1
         return bit
+
+    def copy(self, coder: Coder) -> Mixer:
+        """Another that knows the same and goes its own way."""
+        twin = Mixer(coder, prior=self._prior)
+        twin._base_ones, twin._base_seen = self._base_ones[:], self._base_seen[:]
+        twin._ones, twin._seen = [t[:] for t in self._ones], [t[:] for t in self._seen]
+        twin._weights = self._weights[:]
+        return twin
 
     def forget(self, table: int) -> None:
         """Empties one table: a new row has nothing to do with the last."""

@@ -16,13 +16,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from asterism.errors import FormatError, InputError
+from asterism.errors import FormatError
 from asterism.file.bits import pack_bits, read_varint, unpack_bits, varint
 from asterism.file.dtypes import DTYPES, DType, Words
 from asterism.file.mixing import Mixer
 from asterism.file.positions import code_bits, code_mask
 from asterism.file.ranges import Coder, Decoder, Encoder
-from asterism.file.symbols import MAX_TEXT, Numbers, Text
+from asterism.file.symbols import Numbers, Text
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, decode_name, dtype_numbered
 from asterism.file.units import Grid, Units
 from asterism.file.values import Split, code_indices, code_split, join, split
@@ -91,17 +91,14 @@ class _Description:
     def __init__(self, coder: Coder) -> None:
         self.coder = coder
         self.numbers = Numbers(coder, len(Slot))
-        self.text = Text(coder)
+        self.text = Text.primed(coder)
         self.flags = Mixer(coder, Flag.RECENT + MAX_RANK * RECENT_SIZES)
         self.units = Units()
         self.sizes: list[int] = []
 
     def encode(self, tensor: Tensor) -> bytes:
         """Describes a tensor to the coder; returns the raw bytes that go with it."""
-        name = tensor.name.encode()
-        if b"\0" in name or len(name) > MAX_TEXT:
-            raise InputError(f"a name of {len(name)} bytes, or with a zero in it: {name[:40]!r}")
-        self.text.code(name)
+        self.text.code(tensor.name.encode())
         self.numbers.code(DTYPES.index(tensor.dtype), Slot.DTYPE)
         self._shape(tensor.shape)
         words = tensor.words

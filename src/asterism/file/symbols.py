@@ -6,6 +6,8 @@ kernel sizes, gaps of a codebook) soon costs next to nothing.
 
 from __future__ import annotations
 
+from functools import cache
+
 from asterism.errors import FormatError
 from asterism.file.mixing import Mixer
 from asterism.file.ranges import Coder, Listener
@@ -67,12 +69,13 @@ def _hash(context: int, node: int) -> int:
 class Text:
     """Bytes, each in the light of the three before it."""
 
-    def __init__(self, coder: Coder) -> None:
-        self._mixer = Mixer(Listener(), 256, [1 << 16] * 3, prior=1, weight=26_000)
+    def __init__(self, mixer: Mixer) -> None:
+        self._mixer = mixer
         self._before = 0
-        for byte in PRIMER:
-            self.byte(byte)
-        self._mixer.coder = coder
+
+    @classmethod
+    def primed(cls, coder: Coder) -> Text:
+        return cls(_primed().copy(coder))
 
     def byte(self, byte: int) -> int:
         contexts = (self._before & 0xFF, self._before & 0xFFFF, self._before)
@@ -93,3 +96,12 @@ class Text:
                 return bytes(found)
             found.append(byte)
         raise FormatError(f"a name is longer than {MAX_TEXT} bytes")
+
+
+@cache
+def _primed() -> Mixer:
+    mixer = Mixer(Listener(), 256, [1 << 16] * 3, prior=1, weight=26_000)
+    text = Text(mixer)
+    for byte in PRIMER:
+        text.byte(byte)
+    return mixer
