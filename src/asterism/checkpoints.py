@@ -45,10 +45,7 @@ def save(
     path: str | Path,
     *,
     example_inputs: Any = None,
-    mode: _SIGNED_ZEROS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-_PLAIN = torch.strided
-
-SaveMode = "auto",
+    mode: SaveMode = "auto",
     bits: file.Bits = None,
 ) -> int:
     """Writes a model's state dict to an .asterism file; returns its size in bytes.

@@ -22,7 +22,7 @@ from asterism.file import container, fast, small
 from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
 from asterism.file.quantising import quantise
 from asterism.file.symbols import MAX_TEXT
-from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage
+from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, footprint
 from asterism.files import write_atomically
 
 Mode = Literal["small", "fast"]
@@ -103,7 +103,7 @@ def encode(
     if graph is not None:
         sections[container.GRAPH] = graph
     data = container.join(sections)
-    decoded = sum(max(tensor.words.nbytes, 1) for tensor in prepared)
+    decoded = sum(footprint(tensor.shape, tensor.dtype) for tensor in prepared)
     if decoded > _limit(len(data)):
         # So empty that a reader would not trust it: rare enough to afford the padding.
         sections[container.PADDING] = bytes(decoded // EXPANSION + 1)

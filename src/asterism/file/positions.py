@@ -8,9 +8,6 @@ input it reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,26 +17,28 @@ from asterism.file.units import LEVELS, Grid
 
 Mask = NDArray[np.bool_]
 
+MAX_CELLS = 1 << 16
+"""Beyond so many columns they share cells: a file must not ask for memory it does not fill."""
+_LAST = MAX_CELLS - 1
 
-def code_bits(coder: Coder, bits: Sequence[int], hints: Sequence[int]) -> list[int]:
+
+def code_bits(coder: Coder, bits: NDArray[np.bool_], hints: bytes) -> NDArray[np.bool_]:
     """One bit per unit, given a hint and the two bits before it."""
     mixer = Mixer(coder, LEVELS, [4])
-    before, found = 0, []
-    for bit, hint in zip(bits, hints, strict=True):
+    before, found = 0, bytearray()
+    for bit, hint in zip(bits.tobytes(), hints, strict=True):
         bit = mixer.code(bit, hint, (before,))
         before = (before << 1 | bit) & 3
         found.append(bit)
-    return found
+    return np.frombuffer(found, np.bool_)
 
 
-def code_mask(
-    coder: Coder, mask: Mask, grid: Grid, row_hints: Sequence[int], channel_hints: Sequence[int]
-) -> Mask:
+def code_mask(coder: Coder, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes) -> Mask:
     """The mask, of the grid's shape; what a decoder is given does not matter."""
-    rows = code_bits(coder, _ints(mask.any((1, 2))), row_hints)
-    channels = code_bits(coder, _ints(mask.any((0, 2))), channel_hints)
+    rows = code_bits(coder, np.asarray(mask.any((1, 2))), row_hints)
+    channels = code_bits(coder, np.asarray(mask.any((0, 2))), channel_hints)
     live_rows, live_channels = np.flatnonzero(rows), np.flatnonzero(channels)
-    hints = [hint for hint, alive in zip(channel_hints, channels, strict=True) if alive]
+    hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
     code_row = _code_kernels if grid.places > 1 else _code_line
     mixer = _mixer(coder, len(hints), grid.places)
     above = bytes(len(hints) * grid.places)
@@ -56,25 +55,21 @@ def code_mask(
 
 def _mixer(coder: Coder, channels: int, places: int) -> Mixer:
     if places == 1:
-        return Mixer(coder, 1, [1, 8, LEVELS, channels])
-    tables = [places, 1, 16, LEVELS, places, channels, channels * places]
-    return Mixer(coder, 1, tables)
+        return Mixer(coder, 1, [1, 8, LEVELS, min(channels, MAX_CELLS)])
+    sizes = (places, 1, 16, LEVELS, places, channels, channels * places)
+    return Mixer(coder, 1, [min(size, MAX_CELLS) for size in sizes])
 
 
-def _code_line(
-    mixer: Mixer, line: bytearray, above: bytes, hints: Sequence[int], grid: Grid
-) -> None:
+def _code_line(mixer: Mixer, line: bytearray, above: bytes, hints: bytes, grid: Grid) -> None:
     """A row of a plain matrix."""
     before = 0
     for at, hint in enumerate(hints):
-        bit = mixer.code(line[at], 0, (0, before | above[at] << 2, hint, at))
+        bit = mixer.code(line[at], 0, (0, before | above[at] << 2, hint, at & _LAST))
         line[at] = bit
         before = (before << 1 | bit) & 3
 
 
-def _code_kernels(
-    mixer: Mixer, line: bytearray, above: bytes, hints: Sequence[int], grid: Grid
-) -> None:
+def _code_kernels(mixer: Mixer, line: bytearray, above: bytes, hints: bytes, grid: Grid) -> None:
     """A row of kernels: all the channels of one output."""
     mixer.forget(1)
     places, width = grid.places, grid.width
@@ -90,9 +85,7 @@ def _code_kernels(
                     near |= line[at - width - 1] << 2
                 if (place + 1) % width:
                     near |= line[at - width + 1] << 3
-            line[at] = mixer.code(line[at], 0, (place, 0, near, hint, place, channel, at))
+            spot = place & _LAST
+            cells = (spot, 0, near, hint, spot, channel & _LAST, at & _LAST)
+            line[at] = mixer.code(line[at], 0, cells)
             at += 1
-
-
-def _ints(bits: Any) -> list[int]:
-    return [int(bit) for bit in bits]

@@ -111,7 +111,7 @@ class _Description:
         grid, where = self._positions(where, tensor.shape, len(words))
         parts = split(words[where], tensor.dtype)
         code_split(self.coder, self.numbers, _SPLIT_SLOTS, parts, tensor.dtype)
-        code_indices(self.coder, parts.index.tolist(), where.tolist(), grid, len(parts.table))
+        code_indices(self.coder, parts.index, where, grid, len(parts.table))
         return pack_bits(parts.rest, parts.low)
 
     def decode(
@@ -133,9 +133,9 @@ class _Description:
         nothing = Split(0, 0, [], np.zeros(0), np.zeros(0, np.uint64))
         parts = code_split(self.coder, self.numbers, _SPLIT_SLOTS, nothing, dtype)
         rest, used = unpack_bits(raw, len(where), parts.low)
-        index = code_indices(self.coder, [], where.tolist(), grid, len(parts.table))
+        index = code_indices(self.coder, parts.index, where, grid, len(parts.table))
         words = np.zeros(size, dtype.words)
-        parts = Split(parts.shift, parts.low, parts.table, np.array(index, np.int64), rest)
+        parts = Split(parts.shift, parts.low, parts.table, index, rest)
         words[where] = join(parts, dtype)
         return Tensor(name, dtype, shape, words), used
 
@@ -185,9 +185,8 @@ class _Description:
         mask[where] = True
         if len(shape) < 2:
             if not dense:
-                bits = code_bits(self.coder, mask.tolist(), self.units.vector_hints(size))
-                self.units.remember_vector(bits)
-                mask = np.array(bits, np.bool_)
+                mask = code_bits(self.coder, mask, self.units.vector_hints(size))
+                self.units.remember_vector(mask.view(np.uint8))
             grid = Grid(1, 1, size, size)
         else:
             grid = self.units.grid(shape)
@@ -198,7 +197,7 @@ class _Description:
                 code_mask(self.coder, cube, grid, row_hints, channel_hints)
                 mask = cube.reshape(-1)
             counts = np.full(grid.rows, size // grid.rows) if dense else cube.sum((1, 2))
-            self.units.remember_weight(counts.tolist())
+            self.units.remember_weight(counts.astype(np.uint32))
         return grid, np.arange(size) if dense else np.flatnonzero(mask)
 
 

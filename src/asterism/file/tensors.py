@@ -34,6 +34,14 @@ class Usage:
         return (self.header + self.positions + self.values) / 8
 
 
+def footprint(shape: tuple[int, ...], dtype: DType) -> int:
+    """What a tensor counts for: its bytes, but four at least per element, as work takes memory too.
+
+    Sizes beside a zero count as if it were a one: numpy's own limit is on their product.
+    """
+    return math.prod(max(length, 1) for length in shape) * max(dtype.itemsize, 4)
+
+
 class Allowance:
     """How many bytes a file may still decode to: asked before memory is taken."""
 
@@ -43,8 +51,7 @@ class Allowance:
     def take(self, name: str, shape: tuple[int, ...], dtype: DType) -> int:
         """The number of elements, if they may be had."""
         size = math.prod(shape)
-        # Sizes beside a zero count too: numpy's own limit is on their product.
-        need = math.prod(max(length, 1) for length in shape) * dtype.itemsize
+        need = footprint(shape, dtype)
         if need > self._left:
             raise FormatError(
                 f"{name or 'a tensor'} of shape {shape} would bring the decoded size above"

@@ -11,6 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.integer[Any]]
 
 MEMORY = 8
 LEVELS = 16
@@ -31,42 +37,43 @@ class Units:
     """The units seen so far: how many weights lead into each."""
 
     def __init__(self) -> None:
-        self._weights: list[Sequence[int]] = []
-        self._vector: Sequence[int] = ()
+        self._weights: list[Counts] = []
+        self._vector: Counts = np.zeros(0, np.uint8)
 
     def grid(self, shape: Sequence[int]) -> Grid:
         rows, channels, places = shape[0], shape[1], math.prod(shape[2:])
         if len(shape) > 2:
             return Grid(rows, channels, places, max(shape[-1], 1))
-        known = self._inputs(channels)
-        if known and len(known) < channels:
-            places = channels // len(known)
-            channels = len(known)
+        known = len(self._inputs(channels))
+        if 0 < known < channels:
+            channels, places = known, channels // known
         root = math.isqrt(places)
         return Grid(rows, channels, places, root if root * root == places else places)
 
-    def row_hints(self, rows: int) -> list[int]:
-        return _hints(self._vector if len(self._vector) == rows else (), rows)
+    def row_hints(self, rows: int) -> bytes:
+        return _hints(self._vector, rows)
 
-    def channel_hints(self, channels: int) -> list[int]:
-        known = self._inputs(channels)
-        return _hints(known if len(known) == channels else (), channels)
+    def channel_hints(self, channels: int) -> bytes:
+        return _hints(self._inputs(channels), channels)
 
-    def vector_hints(self, length: int) -> list[int]:
-        return _hints(next((w for w in self._weights if len(w) == length), ()), length)
+    def vector_hints(self, length: int) -> bytes:
+        same = (counts for counts in self._weights if len(counts) == length)
+        return _hints(next(same, self._vector[:0]), length)
 
-    def remember_weight(self, counts: Sequence[int]) -> None:
+    def remember_weight(self, counts: Counts) -> None:
         self._weights = [counts, *self._weights][:MEMORY]
 
-    def remember_vector(self, bits: Sequence[int]) -> None:
-        self._vector = bits
+    def remember_vector(self, counts: Counts) -> None:
+        self._vector = counts
 
-    def _inputs(self, channels: int) -> Sequence[int]:
+    def _inputs(self, channels: int) -> Counts:
         """The latest outputs of which so many inputs can be a multiple."""
-        return next((w for w in self._weights if len(w) > 1 and channels % len(w) == 0), ())
+        fitting = (c for c in self._weights if len(c) > 1 and channels % len(c) == 0)
+        return next(fitting, self._vector[:0])
 
 
-def _hints(counts: Sequence[int], length: int) -> list[int]:
-    if not counts:
-        return [0] * length
-    return [1 + min(count.bit_length(), LEVELS - 2) for count in counts]
+def _hints(counts: Counts, length: int) -> bytes:
+    if len(counts) != length:
+        return bytes(length)
+    lengths = np.frexp(counts.astype(np.float64))[1]
+    return (1 + np.minimum(lengths, LEVELS - 2)).astype(np.uint8).tobytes()

@@ -8,7 +8,8 @@ and leading bits in use. The writer takes whichever is shortest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,9 @@ from asterism.file.symbols import Numbers
 from asterism.file.units import Grid
 
 MAX_TABLE = 1 << 16
+MAX_CHANNELS = 1 << 12
+"""Beyond so many channels they share cells."""
+_STRETCH = 1 << 12
 _ENTRY_BITS = 4
 """What an entry costs beside the bits of its gap: their number, and the time to learn it."""
 CLASSES = 5
@@ -93,18 +97,18 @@ def code_split(
 
 
 def code_indices(
-    coder: Coder, index: Sequence[int], where: Sequence[int], grid: Grid, size: int
-) -> list[int]:
+    coder: Coder, index: NDArray[Any], where: NDArray[np.intp], grid: Grid, size: int
+) -> NDArray[Any]:
     """The indices into a table of `size`, of the elements at the flat places `where`."""
     if size == 1:
-        return [0] * len(where)
+        return np.zeros(len(where), np.uint16)
     levels = (size - 1).bit_length()
     stride = grid.channels * grid.places
-    tables = [_NODES, *(CLASSES * _NODES,) * 3, grid.channels * _NODES]
+    tables = [_NODES, *(CLASSES * _NODES,) * 3, min(grid.channels, MAX_CHANNELS) * _NODES]
     mixer = Mixer(coder, 1 << levels, tables)
     same = bytearray(stride)  # the class of the last element in this column
-    line, row, found = bytearray(), -1, []
-    for value, flat in zip(index if index else [0] * len(where), where, strict=True):
+    line, row, found = bytearray(), -1, array("H")
+    for value, flat in _pairs(index, where):
         if flat // stride != row:
             row, line = flat // stride, bytearray(stride)
             mixer.forget(0)
@@ -112,13 +116,22 @@ def code_indices(
         place = at % grid.places
         left = line[at - 1] if place % grid.width else 0
         up = line[at - grid.width] if place >= grid.width else 0
-        cells = (0, left * _NODES, up * _NODES, same[at] * _NODES, at // grid.places * _NODES)
+        channel = at // grid.places % MAX_CHANNELS
+        cells = (0, left * _NODES, up * _NODES, same[at] * _NODES, channel * _NODES)
         value = _code_index(mixer, value, levels, cells)
         if value >= size:
             raise FormatError(f"an index beyond its table of {size} values")
         line[at] = same[at] = 1 + (CLASSES - 1) * value // size
         found.append(value)
-    return found
+    return np.frombuffer(found, np.uint16)
+
+
+def _pairs(index: NDArray[Any], where: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+    """Index (0 where there is none yet) and place, a stretch at a time: lists are large."""
+    for start in range(0, len(where), _STRETCH):
+        places = where[start : start + _STRETCH].tolist()
+        known = index[start : start + _STRETCH].tolist() if len(index) else [0] * len(places)
+        yield from zip(known, places, strict=True)
 
 
 def _code_index(mixer: Mixer, value: int, levels: int, cells: Sequence[int]) -> int:

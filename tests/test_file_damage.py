@@ -1,0 +1,157 @@
+"""Damaged, cut off, hostile, newer: always FormatError with a reason, never anything else."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+
+from asterism import file
+from asterism.errors import FormatError
+from asterism.file import container
+from asterism.file.bits import varint
+
+MODES = ("small", "fast")
+
+
+def network() -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(3)
+    alive = generator.random((6, 4, 3, 3)) < 0.3
+    levels = generator.integers(1, 5, (10, 24)) * (generator.random((10, 24)) < 0.2)
+    return {
+        "conv1.weight": np.where(alive, generator.standard_normal((6, 4, 3, 3)), 0).astype("f4"),
+        "conv1.bias": np.where(generator.random(6) < 0.5, 1.5, 0).astype("f2"),
+        "fc1.weight": levels.astype("f4"),
+        "steps": np.array(1200),
+    }
+
+
+FILES = {mode: file.encode(network(), mode=mode, graph=b"graph") for mode in MODES}
+
+
+def sealed(body: bytes) -> bytes:
+    """With the checksum that makes a mutation reach the decoder."""
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+def decodes_or_refuses(data: bytes) -> bool:
+    """Whether it was refused; anything but FormatError is a failure."""
+    try:
+        contents = file.decode(data)
+    except FormatError:
+        return True
+    assert all(isinstance(array, np.ndarray) for array in contents.tensors.values())
+    return False
+
+
+def mutations(mode: str, count: int, seed: int):
+    chance = random.Random(seed)
+    whole = FILES[mode]
+    for turn in range(count):
+        data = bytearray(whole[:-4] if turn % 2 else whole)
+        for _ in range(chance.choice((1, 1, 2, 4, 8))):
+            at = chance.randrange(len(data))
+            kind = chance.randrange(5)
+            if kind == 0:
+                data[at] ^= 1 << chance.randrange(8)
+            elif kind == 1:
+                data[at] = chance.choice((0, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+            elif kind == 2:
+                del data[at : at + chance.randrange(1, 5)]
+            elif kind == 3:
+                data[at:at] = chance.randbytes(chance.randrange(1, 5))
+            else:
+                data[at:] = chance.randbytes(len(data) - at)
+            if not data:
+                break
+        yield sealed(bytes(data)) if turn % 2 else bytes(data)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cut_off_anywhere(mode):
+    for end in range(len(FILES[mode])):
+        with pytest.raises(FormatError):
+            file.decode(FILES[mode][:end])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cut_off_anywhere_and_sealed(mode):
+    for end in range(len(FILES[mode]) - 4):
+        assert decodes_or_refuses(sealed(FILES[mode][:end])) or end == len(FILES[mode]) - 11
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_bit_flipped(mode):
+    for place in range(8 * len(FILES[mode])):
+        data = bytearray(FILES[mode])
+        data[place // 8] ^= 1 << place % 8
+        with pytest.raises(FormatError):
+            file.decode(bytes(data))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_random_mutations(mode):
+    tracemalloc.start()
+    refused = sum(decodes_or_refuses(data) for data in mutations(mode, 300, seed=1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert refused > 250
+    assert peak < 4 * file.FLOOR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_million_mutations(mode):
+    for data in mutations(mode, 500_000, seed=2):
+        decodes_or_refuses(data)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_random_bytes_in_a_sealed_section(mode):
+    kind = {"small": container.SMALL, "fast": container.FAST}[mode]
+    chance = random.Random(4)
+    for _ in range(200):
+        decodes_or_refuses(container.join({kind: chance.randbytes(chance.randrange(60))}))
+
+
+def test_a_newer_version_says_so():
+    data = bytearray(FILES["small"][:-4])
+    data[4] = container.VERSION + 1
+    with pytest.raises(FormatError, match="version 2: this asterism reads up to 1"):
+        file.decode(sealed(bytes(data)))
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({}, "0 sections of tensors"),
+        ({container.SMALL: b"\0", container.FAST: b"\0"}, "2 sections of tensors"),
+        ({b"Z": b""}, "unknown or repeated kind b'Z'"),
+        ({container.FAST: b"\0\0"}, "1 bytes are left over"),
+        (
+            {container.FAST: b"\1\1w\0\x02" + varint(1 << 20) * 2 + b"\0abcd"},
+            "the limit for a file",
+        ),
+        ({container.FAST: b"\1\1w\0\x02" + varint(0) + varint(1 << 62)}, "the limit for a file"),
+        ({container.FAST: b"\1\1w\0\x40"}, "64 dimensions"),
+        ({container.FAST: b"\1\1w\x7f\0"}, "dtype number 127"),
+        ({container.FAST: b"\1\1\xff\0\0"}, "not UTF-8"),
+        ({container.FAST: b"\2" + b"\1w\0\1\0" * 2}, "two tensors are called 'w'"),
+        ({container.FAST: b"\1\1w\0\1\2\x09"}, "unknown layout 9"),
+        ({container.FAST: b"\1\1w\0\1\2\3\5"}, "5 non-zero elements among 2"),
+        ({container.SMALL: varint(99)}, "longer than its section"),
+        ({container.SMALL: b"\1\0"}, "end too early"),
+    ],
+)
+def test_hostile_files(sections, reason):
+    with pytest.raises(FormatError, match=reason):
+        file.decode(container.join(sections))
+
+
+def test_a_section_longer_than_the_file():
+    body = container.MAGIC + bytes([container.VERSION]) + b"S" + varint(1 << 40)
+    with pytest.raises(FormatError, match="longer than the file"):
+        file.decode(sealed(body))
