@@ -61,4 +61,4 @@ def test_the_tables_of_the_model():
     ]
     assert (STRETCH[0], STRETCH[2047], STRETCH[2048], STRETCH[4095]) == (-2047, 0, 1, 2047)
     assert len(STRETCH) == ONE >> 4
-    assert STRETCH == sorted(STRETCH)
+    assert sorted(STRETCH) == STRETCH

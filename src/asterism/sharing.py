@@ -12,12 +12,13 @@ optimizer. Any elementwise optimizer will do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from asterism.errors import InputError
 from asterism.file.quantising import quantise
@@ -63,9 +64,10 @@ def share_values_(model: nn.Module, assignments: Mapping[str, Tensor]) -> Iterat
     for name, numbers in assignments.items():
         if name not in named or named[name].shape != numbers.shape:
             raise InputError(f"the assignments of {name} do not fit the model's parameters")
-    handles = [
-        named[name].register_hook(partial(_tie, numbers)) for name, numbers in assignments.items()
-    ]
+    handles: list[RemovableHandle] = []
+    for name, numbers in assignments.items():
+        register: Callable[..., RemovableHandle] = named[name].register_hook
+        handles.append(register(partial(_tie, numbers)))
     try:
         yield
     finally:

@@ -17,8 +17,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+import asterism.file.container as container
+import asterism.file.fast as fast
+import asterism.file.small as small
 from asterism.errors import FormatError, InputError
-from asterism.file import container, fast, small
 from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
 from asterism.file.quantising import quantise
 from asterism.file.symbols import MAX_TEXT
