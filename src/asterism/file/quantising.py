@@ -26,7 +26,7 @@ def quantise(weights: Floats, bits: int) -> Floats:
     """The weights with at most 2^bits different values beside zero, or, of few weights, rounded.
 
     >>> quantise(np.array([0.0, 1.0, 1.02, -2.0, -2.1], np.float32), 1)
-    array([ 0.    ,  1.    ,  1.    , -2.0625, -2.0625], dtype=float32)
+    array([ 0.,  1.,  1., -2., -2.], dtype=float32)
     """
     if not 1 <= bits <= MAX_BITS:
         raise InputError(f"bits must be 1 to {MAX_BITS}, got {bits}")
