@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asterism.compaction import compact as compact
     from asterism.errors import FormatError as FormatError
     from asterism.errors import InputError as InputError
+    from asterism.front import Point as Point
     from asterism.groups import Group as Group
     from asterism.initialisers import Exact as Exact
     from asterism.initialisers import Greedy as Greedy
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from asterism.schedules import ConstantTau as ConstantTau
     from asterism.schedules import GeometricTau as GeometricTau
     from asterism.schedules import InTurn as InTurn
+    from asterism.search import SparsifyResult as SparsifyResult
+    from asterism.search import sparsify as sparsify
+    from asterism.supervision import supervised as supervised
     from asterism.units import Heads as Heads
 
 __version__ = "0.1.0"
@@ -40,6 +44,7 @@ _HOME = {
     **dict.fromkeys(["Compacted", "compact"], "compaction"),
     **dict.fromkeys(["load_state_dict", "save"], "checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
+    "Point": "front",
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "initialisers"),
     **dict.fromkeys(
         ["Concave", "Focuss", "HardThreshold", "ReweightedL1", "ReweightedL2"], "penalties"
@@ -50,6 +55,8 @@ _HOME = {
     **dict.fromkeys(
         ["AllLayers", "ChartrandYin", "ConstantTau", "GeometricTau", "InTurn"], "schedules"
     ),
+    **dict.fromkeys(["SparsifyResult", "sparsify"], "search"),
+    "supervised": "supervision",
 }
 
 __all__ = sorted(_HOME)

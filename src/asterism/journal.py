@@ -1,0 +1,137 @@
+"""The folder of a search: everything needed to continue it, to repeat it and to use what it found.
+
+config.json         what identifies the search; another config is refused
+start.pt            the weights it began with
+state.pt            where it stands, replaced whole after each trial
+history.json        one record per trial
+model.safetensors   the best network, as a plain state_dict
+front/*.safetensors the Pareto front, named by the number of weights
+result.json         the numbers; its presence says that the search is finished
+
+Nothing in it can run code: the .pt files are read with weights_only=True.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from asterism.describe import differences
+from asterism.errors import FormatError, InputError
+from asterism.files import read_json, write_atomically, write_json
+from asterism.front import Packed, Point, unpack
+
+VERSION = 1
+
+
+class Journal:
+    """Writes to a folder, or nowhere."""
+
+    def __init__(self, folder: str | Path | None) -> None:
+        self.folder = None if folder is None else Path(folder)
+
+    def claim(self, config: dict[str, Any], resume: bool) -> None:
+        """The folder is this search's, or it is refused with nothing in it touched."""
+        if self.folder is None:
+            if resume:
+                raise InputError("there is nothing to resume without a folder: give run='folder'")
+            return
+        path = self.folder / "config.json"
+        config = json.loads(json.dumps(config))
+        if not path.exists():
+            if (self.folder / "state.pt").exists():
+                raise InputError(f"{self.folder} has lost its config.json: choose another folder")
+            write_json(path, config)
+            return
+        changed = differences(read_json(path), config)
+        if changed:
+            raise InputError(
+                f"{self.folder} belongs to another search (it differs in {', '.join(changed)}):"
+                " choose another folder"
+            )
+        if not resume:
+            raise InputError(
+                f"{self.folder} holds a search already: resume it, or choose another folder"
+            )
+
+    def save(self, state: Mapping[str, Any], points: list[Point], start: Point) -> None:
+        """Where the search stands, whole or not at all."""
+        if self.folder is None:
+            return
+        if not (self.folder / "start.pt").exists():
+            _write(self.folder / "start.pt", _plain(start))
+        plain = {**state, "version": VERSION, "points": [_plain(point) for point in points]}
+        _write(self.folder / "state.pt", plain)
+
+    def load(self) -> tuple[dict[str, Any], list[Point], Point] | None:
+        """What `save` wrote last, or None before the first time."""
+        if self.folder is None or not (self.folder / "state.pt").exists():
+            return None
+        state, start = _read(self.folder / "state.pt"), _read(self.folder / "start.pt")
+        if state.pop("version", None) != VERSION:
+            raise FormatError(f"{self.folder}/state.pt is of another version of asterism")
+        try:
+            points = [Point(**point) for point in state.pop("points")]
+            return state, points, Point(**start)
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"{self.folder} holds no search: {error}") from error
+
+    def finish(self, result: Mapping[str, Any], best: Point, front: list[Point]) -> None:
+        """The networks and the numbers, for others to use."""
+        if self.folder is None:
+            return
+        for point in front:
+            save_weights(self.folder / "front" / f"{point.nonzeros:010d}.safetensors", point.packed)
+        save_weights(self.folder / "model.safetensors", best.packed)
+        write_json(self.folder / "history.json", result["history"])
+        write_json(self.folder / "result.json", result)
+
+
+def save_weights(path: Path, packed: Packed) -> None:
+    """As a plain state_dict; what is no tensor has no place in the file."""
+    state = {name: each for name, each in unpack(packed).items() if isinstance(each, Tensor)}
+    write_atomically(
+        path, safetensors.torch.save({name: each.contiguous() for name, each in state.items()})
+    )
+
+
+def load_weights(path: Path) -> dict[str, Any]:
+    """A state_dict from .safetensors, or from .pt without running any code that it may hold."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load(content)
+        state = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+    except Exception as error:  # a damaged file may raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"cannot read weights from {path}: {reason}") from error
+    if not isinstance(state, dict):
+        raise FormatError(f"{path} holds a {type(state).__name__}, not a state_dict")
+    return state
+
+
+def _write(path: Path, content: Any) -> None:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    state = load_weights(path)
+    if not state:
+        raise FormatError(f"{path} is empty")
+    return state
+
+
+def _plain(point: Point) -> dict[str, Any]:
+    return {**point.summary(), "packed": point.packed}
