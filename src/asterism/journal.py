@@ -21,7 +21,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from asterism.describe import differences
 from asterism.errors import FormatError, InputError
@@ -118,6 +118,15 @@ def load_weights(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise FormatError(f"{path} holds a {type(state).__name__}, not a state_dict")
     return state
+
+
+def load_into(model: nn.Module, path: Path) -> None:
+    """The weights of a file, every one of them and no others."""
+    try:
+        model.load_state_dict(load_weights(path))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} does not fit the model: {reason}") from error
 
 
 def _write(path: Path, content: Any) -> None:

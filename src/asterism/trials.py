@@ -146,6 +146,7 @@ class Bench:
         masks = {name: ~mask for name, mask in optimizer.masks().items()}
         try:
             self.fit(self.model, optimizer, epochs)
+            self._check_finite()
         except DivergedError as error:
             raise CollapseError(f"training diverged: {error}") from error
         except InputError:
@@ -154,7 +155,6 @@ class Bench:
             raise InputError(f"fit raised {type(error).__name__}: {error}") from error
         if not optimizer.steps:
             raise InputError("fit took no step with the optimizer it was given")
-        self._check_finite()
         for name, weight in optimizer.weights().items():
             if bool(weight[masks[name]].any()):
                 raise InputError(

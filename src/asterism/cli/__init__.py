@@ -15,6 +15,7 @@ from asterism.cli.compress import compress
 from asterism.cli.inspect import inspect
 from asterism.cli.plan import plan
 from asterism.cli.reproduce import reproduce
+from asterism.cli.sparsify import sparsify
 from asterism.errors import InputError
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.command()(reproduce)
 app.command()(plan)
 app.command()(compress)
 app.command()(inspect)
+app.command()(sparsify)
 
 
 @app.callback(invoke_without_command=True)

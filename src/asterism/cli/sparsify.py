@@ -1,0 +1,189 @@
+"""`asterism sparsify`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from asterism.cli.common import resumable
+
+
+def sparsify(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Makes the model: pkg.module:function or file.py:function."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Makes (train_loader, valid_loader), or a dict with loss and metric."),
+    ] = None,
+    max_drop: Annotated[
+        float | None, typer.Option(help="How much worse the metric may get, in its own units.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Trained weights, .safetensors or .pt.")
+    ] = None,
+    max_epochs: Annotated[int | None, typer.Option(help="Budget in epochs; default 60.")] = None,
+    max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
+    epochs_per_cut: Annotated[int | None, typer.Option(help="Epochs of one trial.")] = None,
+    reweighting: Annotated[
+        float | None, typer.Option(help="Share of the budget for re-weighting; 0 for none.")
+    ] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adamw; default by trial.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Its learning rate.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Only layers that fit this pattern; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="No layer that fits this pattern; may be repeated.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of torch, before anything is made.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML file of these settings; options go before it.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where the search is kept.")] = Path("runs/sparsify"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what is in the folder.")
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="CPU threads; a search resumes exactly at the same number."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json at the end.")] = False,
+) -> None:
+    """The sparsest network within a tolerance: your own model, your own data.
+
+    Example:  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net
+
+    An interrupted search goes on with:  asterism sparsify --resume --out runs/net
+    """
+    import json
+
+    import torch
+
+    from asterism.factories import make_data, make_model
+    from asterism.files import read_json, write_json
+    from asterism.journal import load_into
+    from asterism.recipes import make_recipe
+    from asterism.search import sparsify as search
+    from asterism.supervision import supervised
+
+    torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
+    if threads is not None:
+        torch.set_num_threads(threads)
+    given = {
+        "model": model,
+        "data": data,
+        "max_drop": max_drop,
+        "weights": None if weights is None else str(weights),
+        "max_epochs": max_epochs,
+        "max_minutes": max_minutes,
+        "epochs_per_cut": epochs_per_cut,
+        "reweighting": reweighting,
+        "optimizer": optimizer,
+        "lr": lr,
+        "include": include or None,
+        "exclude": exclude or None,
+        "seed": seed,
+    }
+    settings, source = _settings(given, recipe, out, resume)
+    chosen = make_recipe(settings, source)
+    torch.manual_seed(chosen.seed)
+    network = make_model(chosen.model)
+    if chosen.weights is not None:
+        load_into(network, Path(chosen.weights))
+    task = supervised(**make_data(chosen.data))
+    make_optimizer = chosen.make_optimizer()
+    if not (out / "recipe.json").exists():
+        write_json(out / "recipe.json", chosen.plain())
+    with resumable(), _watching(chosen.max_epochs) as watch:
+        result = search(
+            network,
+            **task,
+            max_drop=chosen.max_drop,
+            max_epochs=chosen.max_epochs,
+            max_minutes=chosen.max_minutes,
+            epochs_per_cut=chosen.epochs_per_cut,
+            reweighting=chosen.reweighting,
+            optimizer=make_optimizer,
+            include=chosen.include,
+            exclude=chosen.exclude,
+            run=out,
+            resume=resume,
+            watch=watch,
+        )
+    if as_json:
+        print(json.dumps(read_json(out / "result.json"), indent=2))
+    else:
+        dense = result.history[0]["metric"]
+        print("weights\tdensity\tmetric")
+        for point in result.front:
+            mark = "\t← the model" if point is result.best else ""
+            print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
+        print(f"dense: {dense:.6g}. {result.stop_reason}.")
+    print(f"written to {out}/", file=sys.stderr)
+
+
+def _settings(
+    given: dict[str, Any], recipe: Path | None, out: Path, resume: bool
+) -> tuple[dict[str, Any], str]:
+    """Options before the recipe; in a folder in use, none but the ones it was begun with."""
+    from asterism.describe import differences
+    from asterism.errors import InputError
+    from asterism.recipes import make_recipe, read_recipe
+
+    named = {name: value for name, value in given.items() if value is not None}
+    read = {} if recipe is None else read_recipe(recipe)
+    settings, source = {**read, **named}, "the command" if recipe is None else str(recipe)
+    kept = out / "recipe.json"
+    if not kept.exists():
+        return settings, source
+    if not resume:
+        raise InputError(f"{out} holds a search already: add --resume, or choose another --out")
+    found = read_recipe(kept)
+    merged = {**found, **settings}
+    changed = differences(found, make_recipe(merged, source).plain())
+    if changed:
+        raise InputError(
+            f"{out} was begun with other settings (it differs in {', '.join(changed)}): leave"
+            " them out, or choose another --out"
+        )
+    return found, str(kept)
+
+
+@contextmanager
+def _watching(epochs: int | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A bar for a person, a line per trial for a pipe, both on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from asterism.goal import DEFAULT_EPOCHS
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda record: print(_describe(record), file=sys.stderr, flush=True)
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    with Progress(*columns, TextColumn("epochs"), console=console) as bar:
+        task = bar.add_task("dense", total=epochs or DEFAULT_EPOCHS)
+
+        def watch(record: dict[str, Any]) -> None:
+            bar.update(task, completed=record["epochs"], description=record["trial"])
+            bar.console.print(_describe(record), highlight=False)
+
+        yield watch
+
+
+def _describe(record: dict[str, Any]) -> str:
+    metric = "no metric" if record["metric"] is None else f"metric {record['metric']:.6g}"
+    verdict = "within tolerance" if record["within_tolerance"] else "beyond tolerance"
+    note = f": {record['note']}" if record["note"] else ""
+    return (
+        f"epoch {record['epochs']}, {record['trial']}: {record['density']:.3%} of the weights,"
+        f" {metric}, {verdict}{note}"
+    )

@@ -1,0 +1,109 @@
+"""What a search on the command line is told, from a TOML file, from options, or from its folder.
+
+Owns the names and types of the settings, and a clear line for each that is wrong. The folder of a
+search holds its recipe too, so that it can be resumed, or repeated, from the folder alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from asterism.errors import InputError
+from asterism.files import read_json
+from asterism.trials import MakeOptimizer
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4),
+    "adamw": partial(torch.optim.AdamW, lr=1e-3),
+}
+
+
+@dataclass(frozen=True)
+class SearchRecipe:
+    """The settings of `asterism sparsify`; the same names in TOML, as options and in Python."""
+
+    model: str
+    data: str
+    max_drop: float
+    weights: str | None = None
+    max_epochs: int | None = None
+    max_minutes: float | None = None
+    epochs_per_cut: int | None = None
+    reweighting: float = 0.1
+    optimizer: str | None = None
+    lr: float | None = None
+    include: list[str] | None = None
+    exclude: list[str] | None = None
+    seed: int = 0
+
+    def make_optimizer(self) -> MakeOptimizer | None:
+        """None leaves the choice to the search."""
+        if self.optimizer is None:
+            if self.lr is not None:
+                raise InputError("lr needs an optimizer: sgd or adamw")
+            return None
+        if self.optimizer not in OPTIMIZERS:
+            choices = ", ".join(OPTIMIZERS)
+            raise InputError(f"unknown optimizer {self.optimizer!r}: choose from {choices}")
+        make = OPTIMIZERS[self.optimizer]
+        return make if self.lr is None else partial(make, lr=self.lr)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(["model", "data", "weights", "optimizer"], (str,)),
+    **dict.fromkeys(["max_drop", "max_minutes", "reweighting", "lr"], (int, float)),
+    **dict.fromkeys(["max_epochs", "epochs_per_cut", "seed"], (int,)),
+    **dict.fromkeys(["include", "exclude"], (list,)),
+}
+
+
+def make_recipe(settings: Mapping[str, Any], source: str) -> SearchRecipe:
+    """A recipe from its settings; `source` is named where one of them is wrong.
+
+    >>> make_recipe({"model": "net.py:make", "data": "net.py:data", "max_drop": 0.2}, "x").seed
+    0
+    """
+    names = [each.name for each in fields(SearchRecipe)]
+    for name, value in settings.items():
+        if name not in names:
+            raise InputError(f"{source} has an unknown key {name!r}; there are {', '.join(names)}")
+        if value is not None and (not isinstance(value, KINDS[name]) or isinstance(value, bool)):
+            expected = " or ".join(kind.__name__ for kind in KINDS[name])
+            raise InputError(f"{source}: {name} must be {expected}, found {value!r}")
+        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+            raise InputError(f"{source}: {name} must be a list of patterns, found {value!r}")
+    for name in ("model", "data", "max_drop"):
+        if settings.get(name) is None:
+            raise InputError(f"{source} lacks {name}")
+    return SearchRecipe(**{name: value for name, value in settings.items() if value is not None})
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file, or in the recipe.json of a search."""
+    if path.suffix == ".json":
+        found = read_json(path)
+        if not isinstance(found, dict):
+            raise InputError(f"{path} is no recipe")
+        return found
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from error

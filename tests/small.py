@@ -1,0 +1,42 @@
+"""A model and data small enough for a search in a second: what factories name and tests share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import asterism
+from asterism.supervision import Supervised
+
+
+def make_data(seed: int = 3) -> TensorDataset:
+    """Three classes, told apart by the first three of 20 inputs."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(512, 20, generator=generator)
+    return TensorDataset(inputs, inputs[:, :3].argmax(1))
+
+
+def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, ...]]]:
+    """The training order is drawn from a generator of its own."""
+    order = torch.Generator().manual_seed(5)
+    train = DataLoader(make_data(), batch_size=32, shuffle=True, generator=order)
+    return train, DataLoader(make_data(seed=4), batch_size=256)
+
+
+def task() -> Supervised:
+    return asterism.supervised(*loaders())
+
+
+def untrained() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(20, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 3)
+    )
+
+
+def trained() -> nn.Sequential:
+    """Some 97 % of the validation data right."""
+    model = untrained()
+    task().fit(model, torch.optim.AdamW(model.parameters(), lr=0.01), epochs=10)
+    return model
