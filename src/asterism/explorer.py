@@ -42,7 +42,9 @@ PATIENT_RATIO, PATIENCE = 0.7, 2
 FIRST_PULL, PULL_FACTOR = 3.0, 3.0
 """Re-weighting grows stronger from trial to trial, as long as the metric bears it."""
 
-REWEIGHTING_TRIALS = 4
+REWEIGHTING_TRIALS, REWEIGHTING_COST = 4, 0.25
+"""What of the tolerance re-weighting may use up: the cuts after it need the rest."""
+
 PROBES = 6
 
 
@@ -194,7 +196,7 @@ class Search:
                     epochs, (pull / PULL_FACTOR, pull), steps, self._alive()
                 )
             )
-        good = self._conclude("reweight", metric, note)
+        good = self._conclude("reweight", metric, note, share=REWEIGHTING_COST)
         done = sum(record["trial"] == "reweight" for record in state.history)
         state.pull = pull * PULL_FACTOR if good and done < REWEIGHTING_TRIALS else 0.0
 
@@ -218,16 +220,16 @@ class Search:
             return math.nan, str(error)
         return metric, "the metric is NaN" if math.isnan(metric) else ""
 
-    def _conclude(self, kind: str, metric: float, note: str) -> bool:
+    def _conclude(self, kind: str, metric: float, note: str, share: float = 1.0) -> bool:
         """The next trial goes on from what is good; what is not is rolled back."""
-        good = self._is_good(metric)
+        good = self.goal.holds(self.start.metric, metric, share)
         if not math.isnan(metric):
             packed = self._keep(metric)
             if good:
                 self.state.base = packed
         if not good:
             note = "; ".join([*([note] if note else []), "rolled back"])
-        self._record(kind, metric, good, note)
+        self._record(kind, metric, self._is_good(metric), note)
         return good
 
     def _free_density(self) -> float:

@@ -32,11 +32,11 @@ class Goal:
         """How much worse than dense; negative where better."""
         return dense - metric if self.higher_is_better else metric - dense
 
-    def holds(self, dense: float, metric: float) -> bool:
-        """Whether a metric is within the tolerance; NaN is not."""
+    def holds(self, dense: float, metric: float, share: float = 1.0) -> bool:
+        """Whether a metric is within the tolerance, or a share of it; NaN is not."""
         # 98.0 - 97.8 is more than 0.2 in floating point.
         slack = 1e-9 * max(1.0, abs(dense))
-        return self.drop(dense, metric) <= self.max_drop + slack
+        return self.drop(dense, metric) <= share * self.max_drop + slack
 
     def check(self, dense: float, ruined: float) -> None:
         """Compares a network with its ruin, cut to a weight per layer, to see what was meant.
