@@ -1,4 +1,4 @@
-"""One search over every kind of layer: nothing is traced, nothing needs to be known of the model."""
+"""One search over every kind of layer: nothing is traced or needs to be known of the model."""
 
 from __future__ import annotations
 

@@ -45,6 +45,9 @@ FIRST_PULL, PULL_FACTOR = 3.0, 3.0
 REWEIGHTING_TRIALS, REWEIGHTING_COST = 4, 0.25
 """What of the tolerance re-weighting may use up: the cuts after it need the rest."""
 
+SETTLING_COST = 4.0
+"""What of the tolerance an epoch may cost at its full learning rate: it is no retraining yet."""
+
 PROBES = 6
 
 
@@ -168,7 +171,7 @@ class Search:
         with self._trial(1):
             metric, note = self._attempt(lambda: taken.append(self.bench.settle(1)))
         steps = sum(taken)
-        good = self._is_good(metric)
+        good = self.goal.holds(self.start.metric, metric, SETTLING_COST)
         others = len(self.optimizers) - 1 - state.optimizer
         if good or not others:
             if not steps:
@@ -177,7 +180,7 @@ class Search:
         else:
             state.optimizer += 1
             note = note or "the metric fell without any cut: another optimizer"
-        self._record("settle", metric, good, note)
+        self._record("settle", metric, self._is_good(metric), note)
         left = self.budget.next_trial(state.epochs, state.seconds, 1)
         return "" if left else self._finished("the budget is spent")
 
