@@ -94,6 +94,12 @@ class Supervised:
             raise InputError("the validation loader is empty: it gave no batch")
         return total / size
 
+    def example_inputs(self, model: nn.Module) -> tuple[Any, ...]:
+        """The inputs of the first validation batch."""
+        for inputs, _ in _batches(self.valid_loader, "validation", model):
+            return inputs
+        raise InputError("the validation loader is empty: it gave no batch")
+
 
 def supervised(
     train_loader: Iterable[Any],
