@@ -1,0 +1,196 @@
+/* Convolutions over packed inputs.
+
+   Packed: for each live channel, phase of the stride, and strip of 8 output columns, the rows that
+   the strip reads, each with its halo in a line of 8 or a multiple of 16 floats. So a unit, 8 outputs
+   of one row, is always one line further than the one above, and no load crosses a cache line. A
+   convolution of one row has its strips for units. */
+
+typedef float Vec8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+enum {
+    /* size[] of PACK */
+    P_CHANNELS, P_HEIGHT, P_WIDTH, P_PAD_H, P_PAD_W, P_STRIDE_H, P_STRIDE_W, P_ROWS, P_STRIPS,
+    P_LINE, P_PHASES_H, P_PHASES_W,
+    /* size[] of CONV_* */
+    C_CHANNELS = 0, C_UNITS, C_STRIPS, C_LINE, C_STRIP_PITCH, C_WIDTH, C_PLANE, C_STRIP_STEP,
+    C_UNIT_STEP, C_POOL, C_FLAT,
+};
+
+static void pack(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    const int32_t *channels = s->data[0];
+    const int64_t *n = s->size;
+    int64_t line = n[P_LINE], sh = n[P_STRIDE_H], sw = n[P_STRIDE_W];
+    (void)other, (void)images;
+    for (int64_t c = 0; c < n[P_CHANNELS]; c++) {
+        const float *plane = in + channels[c] * n[P_HEIGHT] * n[P_WIDTH];
+        for (int64_t phase = 0; phase < n[P_PHASES_H] * n[P_PHASES_W]; phase++)
+            for (int64_t strip = 0; strip < n[P_STRIPS]; strip++)
+                for (int64_t row = 0; row < n[P_ROWS]; row++, out += line) {
+                    int64_t y = row * sh + phase / n[P_PHASES_W] - n[P_PAD_H];
+                    int64_t x = strip * COLUMNS * sw + phase % n[P_PHASES_W] - n[P_PAD_W];
+                    if (y < 0 || y >= n[P_HEIGHT]) {
+                        for (int64_t i = 0; i < line; i++) out[i] = 0;
+                        continue;
+                    }
+                    const float *from = plane + y * n[P_WIDTH] + x;
+                    int64_t first = x < 0 ? (-x + sw - 1) / sw : 0;
+                    int64_t last = x >= n[P_WIDTH] ? 0 : (n[P_WIDTH] - x + sw - 1) / sw;
+                    if (first > line) first = line;
+                    if (last > line) last = line;
+                    if (sw == 1 && line == 16 && first == 0 && last == 16) {
+                        *(Vec8 *)out = *(const Vec8 *)from;
+                        *(Vec8 *)(out + 8) = *(const Vec8 *)(from + 8);
+                        continue;
+                    }
+                    int64_t i = 0;
+                    for (; i < first; i++) out[i] = 0;
+                    if (sw == 1)
+                        for (; i < last; i++) out[i] = from[i];
+                    else
+                        for (; i < last; i++) out[i] = from[i * sw];
+                    for (; i < line; i++) out[i] = 0;
+                }
+    }
+}
+
+INLINE Vec8 splat8(float x) { return (Vec8){x, x, x, x, x, x, x, x}; }
+
+/* a > b ? a : b, which keeps a b that is not a number. */
+INLINE Vec8 max8(Vec8 a, Vec8 b)
+{
+#ifdef __AVX2__
+    return _mm256_max_ps(a, b);
+#else
+    Vec8i larger = a > b;
+    return (Vec8)((larger & (Vec8i)a) | (~larger & (Vec8i)b));
+#endif
+}
+
+INLINE void put(float *out, Vec8 v, int64_t width)
+{
+    if (width >= 8)
+        *(Vec8 *)out = v;
+    else
+        for (int64_t i = 0; i < width; i++) out[i] = v[i];
+}
+
+/* Units u … u + rows − 1 of one strip and channel: stored, or pooled two by two first. */
+INLINE void finish(const Step *s, float *out, Vec8 *acc, int64_t strip, int64_t u, const int rows)
+{
+    const int64_t *n = s->size;
+    if (s->activation == RELU)
+        UNROLL for (int r = 0; r < rows; r++) acc[r] = max8(splat8(0), acc[r]);
+    if (n[C_POOL]) {
+        int64_t width = n[C_WIDTH] - strip * 4;
+        UNROLL for (int r = 0; r + 1 < rows; r += 2) {
+            Vec8 m = max8(acc[r], acc[r + 1]);
+            m = max8(m, __builtin_shuffle(m, (Vec8i){1, 1, 3, 3, 5, 5, 7, 7}));
+            m = __builtin_shuffle(m, (Vec8i){0, 2, 4, 6, 0, 2, 4, 6});
+            float *to = out + strip * 4 + (u + r) / 2 * n[C_WIDTH];
+            if (width >= 4)
+                *(Vec4 *)to = __builtin_shufflevector(m, m, 0, 1, 2, 3);
+            else
+                put(to, m, width);
+        }
+        return;
+    }
+    UNROLL for (int r = 0; r < rows; r++) {
+        int64_t column = n[C_FLAT] ? (u + r) * COLUMNS : strip * COLUMNS;
+        put(out + strip * n[C_STRIP_STEP] + (u + r) * n[C_UNIT_STEP], acc[r], n[C_WIDTH] - column);
+    }
+}
+
+INLINE void sparse_tile(const Step *s, const float *in, float *out, const Entry *e,
+                        const Entry *end, float bias, int64_t strip, int64_t u, int64_t line,
+                        const int rows)
+{
+    Vec8 acc[ROWS];
+    UNROLL for (int r = 0; r < rows; r++) acc[r] = splat8(bias);
+    for (; e < end; e++) {
+        const float *p = in + e->offset;
+        OPAQUE(p); /* or gcc computes an address for each row */
+        Vec8 w = splat8(e->weight);
+        UNROLL for (int r = 0; r < rows; r++) acc[r] += w * *(const Vec8 *)(p + r * line);
+    }
+    finish(s, out, acc, strip, u, rows);
+}
+
+/* rows is a constant in each case, so that the tile stays in registers. */
+#define CASES(CALL) \
+    switch (rows) { \
+        CASE(1, CALL) CASE(2, CALL) CASE(3, CALL) CASE(4, CALL) CASE(5, CALL) CASE(6, CALL) \
+        MORE_CASES(CALL) \
+    }
+#define CASE(R, CALL) case R: CALL(R); break;
+
+static void conv_sparse(const Step *s, const float *in, const float *other, float *out,
+                        int64_t images)
+{
+    const Entry *entries = s->data[0];
+    const int32_t *starts = s->data[1], *channels = s->data[2];
+    const float *bias = s->data[3];
+    const int64_t *n = s->size;
+    (void)other, (void)images;
+    int64_t tiles = (n[C_UNITS] + ROWS - 1) / ROWS, even = n[C_POOL] ? 2 : 1;
+    int64_t height = ((n[C_UNITS] + tiles - 1) / tiles + even - 1) / even * even;
+    for (int64_t strip = 0; strip < n[C_STRIPS]; strip++)
+        for (int64_t u = 0; u < n[C_UNITS]; u += height) {
+            const float *at = in + strip * n[C_STRIP_PITCH] + u * n[C_LINE];
+            int64_t rows = n[C_UNITS] - u < height ? n[C_UNITS] - u : height;
+            for (int64_t c = 0; c < n[C_CHANNELS]; c++) {
+                const Entry *e = entries + starts[c], *end = entries + starts[c + 1];
+                float *to = out + channels[c] * n[C_PLANE];
+#define RUN16(R) sparse_tile(s, at, to, e, end, bias[c], strip, u, 16, R)
+#define RUN(R) sparse_tile(s, at, to, e, end, bias[c], strip, u, n[C_LINE], R)
+                if (n[C_LINE] == 16)
+                    CASES(RUN16)
+                else
+                    CASES(RUN)
+            }
+        }
+}
+
+/* Four output channels over three units: a load serves four of them. Every entry of their kernel. */
+INLINE void dense_tile(const Step *s, const float *in, float *out, const DenseEntry *e,
+                       const DenseEntry *end, const float *bias, const int32_t *channels,
+                       int64_t strip, int64_t u, const int rows)
+{
+    int64_t line = s->size[C_LINE];
+    Vec8 acc[4][DENSE_ROWS];
+    UNROLL for (int k = 0; k < 4; k++)
+        UNROLL for (int r = 0; r < rows; r++) acc[k][r] = splat8(bias[k]);
+    for (; e < end; e++) {
+        int32_t offset;
+        __builtin_memcpy(&offset, &e->offset_bits, sizeof offset);
+        const float *p = in + offset;
+        Vec8 x[DENSE_ROWS];
+        UNROLL for (int r = 0; r < rows; r++) x[r] = *(const Vec8 *)(p + r * line);
+        UNROLL for (int k = 0; k < 4; k++)
+            UNROLL for (int r = 0; r < rows; r++) acc[k][r] += splat8(e->weight[k]) * x[r];
+    }
+    UNROLL for (int k = 0; k < 4; k++)
+        if (channels[k] >= 0) finish(s, out + channels[k] * s->size[C_PLANE], acc[k], strip, u, rows);
+}
+
+static void conv_dense(const Step *s, const float *in, const float *other, float *out,
+                       int64_t images)
+{
+    const DenseEntry *entries = s->data[0];
+    const int32_t *starts = s->data[1], *channels = s->data[2];
+    const float *bias = s->data[3];
+    const int64_t *n = s->size;
+    (void)other, (void)images;
+    for (int64_t strip = 0; strip < n[C_STRIPS]; strip++)
+        for (int64_t u = 0; u < n[C_UNITS]; u += DENSE_ROWS) {
+            const float *at = in + strip * n[C_STRIP_PITCH] + u * n[C_LINE];
+            int64_t rows = n[C_UNITS] - u < DENSE_ROWS ? n[C_UNITS] - u : DENSE_ROWS;
+            for (int64_t c = 0; c < n[C_CHANNELS]; c++) {
+                const DenseEntry *e = entries + starts[c], *end = entries + starts[c + 1];
+#define DENSE(R) dense_tile(s, at, out, e, end, bias + 4 * c, channels + 4 * c, strip, u, R)
+                switch (rows) {
+                    CASE(1, DENSE) CASE(2, DENSE) DENSE_CASES(DENSE)
+                }
+            }
+        }
+}

@@ -1,0 +1,131 @@
+/* Fully connected layers: one image by SELL-8, blocks of 32 images feature by feature, or dense. */
+
+enum { VECTORS = BLOCK / WIDTH };
+typedef float Vec __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+typedef int32_t VecI __attribute__((vector_size(4 * WIDTH)));
+
+enum {
+    F_ROWS, F_INPUTS, F_OUTPUTS, F_SLICES, /* F_ROWS: rows of inputs in one image */
+};
+
+INLINE Vec splat(float x) { return x - (Vec){0}; }
+INLINE float activated(const Step *s, float x) { return s->activation == RELU && 0 > x ? 0 : x; }
+
+/* SELL-8: slices of eight rows of like length; weights and places interleaved eight by eight. */
+static void fc_sparse_one(const Step *s, const float *in, const float *other, float *out,
+                          int64_t images)
+{
+    const float *weights = s->data[0], *bias = s->data[3];
+    const int32_t *places = s->data[1], *slices = s->data[2];
+    const int32_t *rows = slices + s->size[F_SLICES] + 1;
+    (void)other, (void)images;
+    for (int64_t t = 0; t < s->size[F_ROWS]; t++) {
+        for (int64_t i = 0; i < s->size[F_SLICES]; i++) {
+            Vec8 acc = *(const Vec8 *)(bias + 8 * i);
+            for (int64_t k = slices[i]; k < slices[i + 1]; k++) {
+#ifdef __AVX2__
+                __m256i place = _mm256_loadu_si256((const __m256i *)(places + 8 * k));
+                Vec8 x = (Vec8)_mm256_i32gather_ps(in, place, 4);
+#else
+                Vec8 x;
+                for (int lane = 0; lane < 8; lane++) x[lane] = in[places[8 * k + lane]];
+#endif
+                acc += *(const Vec8 *)(weights + 8 * k) * x;
+            }
+            for (int lane = 0; lane < 8; lane++)
+                if (rows[8 * i + lane] >= 0) out[rows[8 * i + lane]] = activated(s, acc[lane]);
+        }
+        in += s->size[F_INPUTS];
+        out += s->size[F_OUTPUTS];
+    }
+}
+
+/* The live features of a block of images, each as 32 numbers side by side. */
+static void to_columns(const Step *s, const float *in, const float *other, float *out,
+                       int64_t images)
+{
+    const int32_t *live = s->data[0];
+    (void)other;
+    for (int64_t k = 0; k < s->size[0]; k++)
+        for (int64_t i = 0; i < BLOCK; i++)
+            out[k * BLOCK + i] = i < images ? in[i * s->in.stride + live[k]] : 0;
+}
+
+static void from_columns(const Step *s, const float *in, const float *other, float *out,
+                         int64_t images)
+{
+    (void)other;
+    for (int64_t k = 0; k < s->size[0]; k++)
+        for (int64_t i = 0; i < images; i++) out[i * s->out.stride + k] = in[k * BLOCK + i];
+}
+
+static void fc_sparse(const Step *s, const float *in, const float *other, float *out,
+                      int64_t images)
+{
+    const Entry *entries = s->data[0];
+    const int32_t *starts = s->data[1], *rows = s->data[2];
+    const float *bias = s->data[3];
+    (void)other, (void)images;
+    for (int64_t i = 0; i < s->size[F_ROWS]; i++) {
+        const Entry *e = entries + starts[i], *end = entries + starts[i + 1];
+        Vec one[VECTORS], two[VECTORS]; /* two chains, or the latency of one would be seen */
+        UNROLL for (int v = 0; v < VECTORS; v++) one[v] = splat(bias[i]), two[v] = splat(0);
+        for (; e + 1 < end; e += 2) {
+            const float *p = in + e[0].offset, *q = in + e[1].offset;
+            Vec w = splat(e[0].weight), x = splat(e[1].weight);
+            UNROLL for (int v = 0; v < VECTORS; v++) {
+                one[v] += w * *(const Vec *)(p + v * WIDTH);
+                two[v] += x * *(const Vec *)(q + v * WIDTH);
+            }
+        }
+        if (e < end)
+            UNROLL for (int v = 0; v < VECTORS; v++)
+                one[v] += splat(e->weight) * *(const Vec *)(in + e->offset + v * WIDTH);
+        float *to = out + rows[i] * BLOCK;
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            Vec sum = one[v] + two[v];
+            if (s->activation == RELU) sum = (Vec)(~(VecI)(splat(0) > sum) & (VecI)sum);
+            *(Vec *)(to + v * WIDTH) = sum;
+        }
+    }
+}
+
+/* Panels of 16 outputs, all inputs of a panel side by side; several images at once. */
+INLINE void panel(const Step *s, const float *in, float *out, const float *weights,
+                  const float *bias, int64_t in_stride, int64_t out_stride, int64_t width,
+                  const int count)
+{
+    enum { HALVES = 16 / WIDTH };
+    Vec acc[PANEL_IMAGES][HALVES];
+    UNROLL for (int i = 0; i < count; i++)
+        UNROLL for (int v = 0; v < HALVES; v++) acc[i][v] = *(const Vec *)(bias + v * WIDTH);
+    for (int64_t k = 0; k < s->size[F_INPUTS]; k++, weights += 16)
+        UNROLL for (int i = 0; i < count; i++) {
+            Vec x = splat(in[i * in_stride + k]);
+            UNROLL for (int v = 0; v < HALVES; v++) acc[i][v] += x * *(const Vec *)(weights + v * WIDTH);
+        }
+    UNROLL for (int i = 0; i < count; i++)
+        UNROLL for (int v = 0; v < HALVES; v++)
+            for (int lane = 0; lane < WIDTH && v * WIDTH + lane < width; lane++)
+                out[i * out_stride + v * WIDTH + lane] = activated(s, acc[i][v][lane]);
+}
+
+static void fc_dense(const Step *s, const float *in, const float *other, float *out,
+                     int64_t images)
+{
+    const float *weights = s->data[0], *bias = s->data[3];
+    const int64_t *n = s->size;
+    int64_t count = n[F_ROWS] > 1 ? n[F_ROWS] : images;
+    int64_t in_stride = n[F_ROWS] > 1 ? n[F_INPUTS] : s->in.stride;
+    int64_t out_stride = n[F_ROWS] > 1 ? n[F_OUTPUTS] : s->out.stride;
+    (void)other;
+    for (int64_t o = 0; o < n[F_OUTPUTS]; o += 16, weights += 16 * n[F_INPUTS], bias += 16) {
+        int64_t i = 0, width = n[F_OUTPUTS] - o;
+#define PANEL(COUNT) \
+        for (; i + COUNT <= count; i += COUNT) \
+            panel(s, in + i * in_stride, out + i * out_stride + o, weights, bias, in_stride, \
+                  out_stride, width, COUNT);
+        PANEL(PANEL_IMAGES)
+        PANEL(1)
+    }
+}

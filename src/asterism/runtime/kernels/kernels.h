@@ -1,0 +1,26 @@
+/* All kernels for one instruction set: each .c file sets the sizes that suit it, and includes this.
+   WIDTH: floats in a vector. ROWS: units in a sparse convolution's tile. */
+#include "program.h"
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16") /* or a tile goes through memory */
+#define OPAQUE(pointer) __asm__("" : "+r"(pointer))
+
+typedef int32_t Vec8i __attribute__((vector_size(32)));
+typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+#include "conv.h"
+#include "fc.h"
+#include "other.h"
+
+const Kernels KERNELS = {
+    .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
+    .fc_sparse_one = fc_sparse_one, .fc_dense = fc_dense, .fc_sparse = fc_sparse,
+    .to_columns = to_columns, .from_columns = from_columns,
+    .pool_max = pool_max, .pool_average = pool_average,
+    .activate = activate, .add = add, .multiply = multiply, .scale = scale,
+    .finite = all_finite,
+};

@@ -1,0 +1,73 @@
+/* A network as a list of steps over scratch memory. Python builds it, and has checked every size;
+   the layout of these structs is mirrored in asterism/runtime/library.py. */
+#ifndef ASTERISM_PROGRAM_H
+#define ASTERISM_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
+enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
+
+enum Space { SCRATCH, INPUT, OUTPUT };
+enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH };
+enum Operation {
+    PACK,
+    CONV_SPARSE,
+    CONV_DENSE,
+    POOL_MAX,
+    POOL_AVERAGE,
+    FC_SPARSE_ONE,
+    FC_DENSE,
+    TO_COLUMNS,
+    FC_SPARSE,
+    FROM_COLUMNS,
+    ACTIVATE,
+    ADD,
+    MULTIPLY,
+    SCALE,
+    LAYER_NORM,
+    SOFTMAX,
+    GATHER,
+    COPY_CHUNKS,
+};
+
+typedef struct {
+    int64_t space, offset, stride; /* floats; the stride is from one image to the next */
+} Operand;
+
+typedef struct {
+    int64_t operation, whole_block, activation;
+    float a, b;
+    Operand in, other, out;
+    int64_t size[16];
+    const void *data[4];
+} Step;
+
+/* A non-zero: where its input is, from that of the first output, and what it weighs. */
+typedef struct {
+    int32_t offset;
+    float weight;
+} Entry;
+
+typedef struct {
+    float offset_bits; /* an int32; one entry for four output channels */
+    float weight[4];
+} DenseEntry;
+
+typedef void Kernel(const Step *step, const float *in, const float *other, float *out, int64_t images);
+
+typedef struct {
+    Kernel *pack, *conv_sparse, *conv_dense, *fc_sparse_one, *fc_dense, *fc_sparse, *to_columns,
+        *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
+    int (*finite)(const float *, int64_t);
+} Kernels;
+
+extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;
+void asterism_layer_norm(const Step *, const float *, const float *, float *, int64_t);
+void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);
+void asterism_gather(const Step *, const float *, const float *, float *, int64_t);
+void asterism_copy_chunks(const Step *, const float *, const float *, float *, int64_t);
+void asterism_activate(const Step *, float *, int64_t);
+
+#endif

@@ -1,0 +1,74 @@
+"""The compiled kernels, by ctypes: what kernels/program.h declares.
+
+Without a library, or with ASTERISM_KERNELS=none in the environment, numpy does the work; so can
+portable, avx2 or avx512 be asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from asterism.errors import InputError
+
+LEVELS = ("portable", "avx2", "avx512")
+OPERATIONS = (
+    "PACK CONV_SPARSE CONV_DENSE POOL_MAX POOL_AVERAGE FC_SPARSE_ONE FC_DENSE TO_COLUMNS FC_SPARSE"
+    " FROM_COLUMNS ACTIVATE ADD MULTIPLY SCALE LAYER_NORM SOFTMAX GATHER COPY_CHUNKS"
+).split()
+ACTIVATIONS = "none relu leaky_relu clamp gelu gelu_tanh silu sigmoid tanh".split()
+
+
+class Operand(ctypes.Structure):
+    _fields_ = (("space", c_int64), ("offset", c_int64), ("stride", c_int64))
+
+
+class Step(ctypes.Structure):
+    _fields_ = (
+        ("operation", c_int64),
+        ("whole_block", c_int64),
+        ("activation", c_int64),
+        ("a", c_float),
+        ("b", c_float),
+        ("source", Operand),
+        ("other", Operand),
+        ("out", Operand),
+        ("size", c_int64 * 16),
+        ("data", c_void_p * 4),
+    )
+
+
+@cache
+def load() -> ctypes.CDLL | None:
+    """The library of this installation, if it was built and loads."""
+    asked = os.environ.get("ASTERISM_LIBRARY")
+    here = Path(__file__).parent
+    paths = [Path(asked)] if asked else sorted(here.glob("*asterism_kernels.*"))
+    for path in paths:
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        steps = POINTER(Step)
+        library.asterism_new.argtypes = [steps, c_int64, steps, *[c_int64] * 4, c_int]
+        library.asterism_new.restype = c_void_p
+        library.asterism_free.argtypes = [c_void_p]
+        library.asterism_run.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64]
+        library.asterism_profile.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, POINTER(c_double)]
+        return library
+    return None
+
+
+def choose_level(library: ctypes.CDLL) -> int:
+    """The best instruction set of this machine, or the one that the environment names."""
+    best = int(library.asterism_level())
+    asked = os.environ.get("ASTERISM_KERNELS")
+    if not asked:
+        return best
+    if asked not in LEVELS or LEVELS.index(asked) > best:
+        names = ", ".join(["none", *LEVELS[: best + 1]])
+        raise InputError(f"ASTERISM_KERNELS={asked} does not work here: choose one of {names}")
+    return LEVELS.index(asked)

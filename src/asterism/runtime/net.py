@@ -1,0 +1,166 @@
+"""A network ready to run: numpy in, numpy out."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asterism.errors import FormatError, InputError
+from asterism.graph import Graph, decode
+from asterism.runtime import library, reference
+from asterism.runtime.explain import explain
+from asterism.runtime.lowering import lower
+from asterism.runtime.program import Plan, plan
+from asterism.runtime.shapes import Array, infer
+
+_F32 = np.dtype(np.float32)
+
+
+class Net:
+    """A graph with its weights; `tensors` in the state dict's order, as the graph counts them.
+
+    Safe to call from several threads; `threads` of its own share a batch of 64 or more.
+
+    >>> from asterism.graph import Node
+    >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
+    >>> net = Net(Graph((2,), layers), {"weight": np.float32([[1, 0], [0, -1]])})
+    >>> net(np.float32([[3, 4]]))
+    array([[3., 0.]], dtype=float32)
+    """
+
+    def __init__(
+        self, graph: Graph, tensors: Mapping[str, npt.NDArray[Any]], *, threads: int = 1
+    ) -> None:
+        if threads < 1:
+            raise InputError(f"threads must be 1 or more, got {threads}")
+        self.graph, self.threads = graph, threads
+        self.weights = [_float32(array) for array in tensors.values()]
+        self.shapes = infer(graph, self.weights)
+        self.input_shape, self.output_shape = self.shapes[0], self.shapes[-1]
+        self._program: int | None = None
+        self._library = library.load() if _wanted() else None
+        if self._library is None:
+            _say_once()
+        elif all(math.prod(shape) for shape in self.shapes):
+            self._compile(self._library)
+
+    def _compile(self, lib: ctypes.CDLL) -> None:
+        self.layers = lower(self.graph, self.shapes, self.weights)
+        result = self.layers[-1].out if self.layers else 0
+        if not self.layers:
+            return  # only reshaped: nothing to compute
+        self.plans = [plan(self.layers, self.shapes, result, many) for many in (False, True)]
+        self._tables = [each.table() for each in self.plans]
+        one, many = self._tables
+        scratch = max(each.scratch for each in self.plans)
+        sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
+        self.level = library.choose_level(lib)
+        self._program = lib.asterism_new(one, len(one), many, len(many), scratch, *sizes, self.level)
+        self._run = lib.asterism_run
+        if not self._program:
+            raise MemoryError("no memory for the network")
+
+    def __call__(self, x: npt.NDArray[Any]) -> Array:
+        """The answers to a batch: float32 of shape (N, *output_shape)."""
+        if type(x) is not np.ndarray or x.dtype != _F32 or not x.flags.c_contiguous:
+            x = self._contiguous(x)
+        if x.shape[1:] != self.input_shape:
+            expected = ", ".join(map(str, ("N", *self.input_shape)))
+            raise InputError(f"the input must have the shape ({expected}), not {x.shape}")
+        if self._program is None:
+            return reference.run(self.graph, self.shapes, self.weights, x)
+        n = len(x)
+        out = np.empty((n, *self.output_shape), _F32)
+        status = self._run(
+            self._program,
+            x.__array_interface__["data"][0],
+            out.__array_interface__["data"][0],
+            n,
+            self.threads,
+        )
+        if status:
+            return self._again(x, status)
+        return out
+
+    def _contiguous(self, x: npt.NDArray[Any]) -> Array:
+        array = np.asarray(x)
+        if array.dtype.kind != "f":
+            raise InputError(f"the input must be of floating-point numbers, not {array.dtype}")
+        if array.ndim == 0:
+            raise InputError("the input must be a batch, not a single number")
+        return np.ascontiguousarray(array, np.float32)
+
+    def _again(self, x: Array, status: int) -> Array:
+        if status != 1:
+            raise MemoryError("no memory for the network's values")
+        # Not finite: as in a dense network, infinity reaches past pruned weights.
+        return reference.run(self.graph, self.shapes, self.weights, x)
+
+    def explain(self, x: npt.NDArray[Any] | None = None) -> str:
+        """The plan, layer by layer, with the time predicted, and measured on `x` if it is given."""
+        return explain(self, x)
+
+    def profile(self, x: Array, many: bool) -> list[float]:
+        """Seconds of each step of a plan, over all of `x`."""
+        assert self._library is not None
+        times = np.zeros(len(self.plans[many].steps))
+        pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+        out = np.empty((len(x), *self.output_shape), _F32)
+        self._library.asterism_profile(self._program, x.ctypes.data, out.ctypes.data, len(x), pointer)
+        return [float(time) for time in times]
+
+    @property
+    def plan(self) -> Sequence[Plan]:
+        """The two plans: for single images, and for blocks."""
+        return self.plans
+
+    def __del__(self) -> None:
+        if getattr(self, "_program", None) and self._library is not None:
+            self._library.asterism_free(self._program)
+            self._program = None
+
+
+def load(path: str | Path, *, threads: int = 1) -> Net:
+    """The network in a file that was saved with its graph."""
+    from asterism.file import read
+
+    contents = read(path)
+    if contents.graph is None:
+        raise InputError(
+            f"{path} holds weights without a graph: save it with example_inputs to run it"
+        )
+    try:
+        return Net(decode(contents.graph), contents.tensors, threads=threads)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from error
+
+
+def _float32(array: npt.NDArray[Any]) -> Array:
+    return np.ascontiguousarray(array, np.float32).reshape(np.shape(array))
+
+
+def _wanted() -> bool:
+    import os
+
+    return os.environ.get("ASTERISM_KERNELS") != "none"
+
+
+_said = False
+
+
+def _say_once() -> None:
+    global _said
+    if not _said:
+        _said = True
+        warnings.warn(
+            "asterism's compiled kernels are not installed: networks run in numpy, slowly",
+            RuntimeWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,210 @@
+"""Weights in the order in which the kernels read them.
+
+Owns the layouts of a convolution's packed input and of every kind of weight; the C side is in
+kernels/conv.h and kernels/fc.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from asterism.errors import FormatError
+from asterism.runtime.lowering import Layer, live_inputs, live_outputs
+from asterism.runtime.shapes import Array, Shape, image, kernel
+
+ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
+DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
+BLOCK, COLUMNS, LINE = 32, 8, 16
+MAX_PACKED = 2**30
+
+Indices = npt.NDArray[np.int32]
+Data = tuple[npt.NDArray[np.generic], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """How a convolution reads its packed input, as kernels/conv.h describes it."""
+
+    channels: Indices
+    size: tuple[int, int]
+    out: tuple[int, int]
+    padding: tuple[int, int]
+    stride: tuple[int, int]
+    phases: tuple[int, int]
+    rows: int
+    strips: int
+    line: int
+    flat: bool
+
+    @property
+    def strip_pitch(self) -> int:
+        return self.rows * self.line
+
+    @property
+    def phase_pitch(self) -> int:
+        return self.strips * self.strip_pitch
+
+    @property
+    def plane(self) -> int:
+        return self.phases[0] * self.phases[1] * self.phase_pitch
+
+    @property
+    def packed(self) -> int:
+        return len(self.channels) * self.plane
+
+    @property
+    def units(self) -> int:
+        """Groups of eight outputs in a channel."""
+        return self.strips if self.flat else self.strips * self.out[0]
+
+
+def window(layer: Layer, in_shape: Shape, out_shape: Shape) -> Window:
+    """`out_shape` is the convolution's own, before any pooling."""
+    (_, *size), (_, *out) = image(in_shape), image(out_shape)
+    extent = kernel(_weight(layer)).shape[2:]
+    padding, stride, dilation = (layer.node.pair(n) for n in ("padding", "stride", "dilation"))
+    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1):
+        size, out = [1, size[0] * size[1]], [1, out[0] * out[1]]  # places do not matter
+    reach = [(k - 1) * d for k, d in zip(extent, dilation, strict=True)]
+    rows, halo = out[0] + reach[0] // stride[0], reach[1] // stride[1]
+    phases = [
+        max((k * d) % s for k in range(n)) + 1
+        for n, d, s in zip(extent, dilation, stride, strict=True)
+    ]
+    line = COLUMNS if halo == 0 else -(-(COLUMNS + halo) // LINE) * LINE
+    found = Window(
+        live_inputs(layer).astype(np.int32),
+        (size[0], size[1]),
+        (out[0], out[1]),
+        padding,
+        stride,
+        (phases[0], phases[1]),
+        rows,
+        -(-out[1] // COLUMNS),
+        line,
+        flat=rows == 1,
+    )
+    if found.packed > MAX_PACKED:
+        raise FormatError(f"layer {layer.place} (conv) is too large for the runtime")
+    return found
+
+
+def _weight(layer: Layer) -> Array:
+    assert layer.weights[0] is not None
+    return layer.weights[0]
+
+
+def bias(layer: Layer) -> Array:
+    given = layer.weights[1] if len(layer.weights) > 1 else None
+    return np.zeros(len(_weight(layer)), np.float32) if given is None else given
+
+
+def _offsets(layer: Layer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Indices]:
+    """The needed outputs' weights, and each one's offset in the packed input."""
+    outputs, weight = live_outputs(layer), kernel(_weight(layer))
+    per_group = weight.shape[1]
+    group = outputs // (len(weight) // layer.node["groups"])
+    slots = np.zeros(per_group * layer.node["groups"], np.int64)
+    slots[at.channels] = np.arange(len(at.channels))
+    channel = slots[group[:, None] * per_group + np.arange(per_group)]
+    (dh, dw), (sh, sw) = layer.node.pair("dilation"), at.stride
+    y, x = np.arange(weight.shape[2]) * dh, np.arange(weight.shape[3]) * dw
+    down = (y % sh) * at.phases[1] * at.phase_pitch + (y // sh) * at.line
+    along = (x % sw) * at.phase_pitch + x // sw
+    offsets = (channel * at.plane)[:, :, None, None] + down[:, None] + along
+    return outputs, weight[outputs], offsets.astype(np.int32)
+
+
+def conv_sparse(layer: Layer, at: Window) -> Data:
+    """Entries, where each channel's begin, the channels, their biases; short channels first."""
+    outputs, weight, offsets = _offsets(layer, at)
+    live = weight != 0
+    counts = live.reshape(len(live), -1).sum(1)
+    order = np.argsort(counts, kind="stable")
+    entries = np.empty(int(counts.sum()), ENTRY)
+    entries["offset"], entries["weight"] = offsets[order][live[order]], weight[order][live[order]]
+    return entries, _starts(counts[order]), _i32(outputs[order]), bias(layer)[outputs[order]]
+
+
+def conv_dense(layer: Layer, at: Window) -> Data:
+    """As `conv_sparse`, for four channels at a time and with every entry that one of them has."""
+    outputs, weight, offsets = _offsets(layer, at)
+    quads = -(-len(outputs) // 4)
+    padded = np.zeros((quads * 4, weight[0].size), np.float32)
+    padded[: len(outputs)] = weight.reshape(len(outputs), -1)
+    channels = np.full(quads * 4, -1, np.int32)
+    channels[: len(outputs)] = outputs
+    biases = np.zeros(quads * 4, np.float32)
+    biases[: len(outputs)] = bias(layer)[outputs]
+    columns = padded.reshape(quads, 4, -1).transpose(0, 2, 1)
+    live = (columns != 0).any(2)
+    entries = np.empty(int(live.sum()), DENSE_ENTRY)
+    entries["offset"] = np.broadcast_to(offsets[0].reshape(-1), live.shape)[live]
+    entries["weight"] = columns[live]
+    return entries, _starts(live.sum(1)), channels, biases
+
+
+def fc_sparse(layer: Layer, slots: Indices) -> Data:
+    """Row by row, with the place of a feature's column for its offset."""
+    rows = _rows(layer)
+    weight = _weight(layer)[rows]
+    live = weight != 0
+    order = np.argsort(live.sum(1), kind="stable")
+    row, column = np.nonzero(live[order])
+    entries = np.empty(len(row), ENTRY)
+    entries["offset"], entries["weight"] = slots[column] * BLOCK, weight[order[row], column]
+    counts = np.bincount(row, minlength=len(rows))
+    return entries, _starts(counts), _i32(rows[order]), bias(layer)[rows[order]]
+
+
+def fc_sparse_one(layer: Layer) -> Data:
+    """SELL-8: weights, places, where slices begin and which rows they are, biases."""
+    rows = _rows(layer)
+    live = _weight(layer)[rows] != 0
+    order = rows[np.argsort(live.sum(1), kind="stable")]
+    slices = -(-len(order) // 8)
+    padded = np.full(slices * 8, -1, np.int32)
+    padded[: len(order)] = order
+    row, place = np.nonzero(_weight(layer)[order] != 0)
+    counts = np.bincount(row, minlength=slices * 8)
+    starts = _starts(counts.reshape(slices, 8).max(1, initial=0))
+    position = np.arange(len(row)) - _starts(counts)[row]
+    flat = (starts[row // 8] + position) * 8 + row % 8
+    weights = np.zeros(int(starts[-1]) * 8, np.float32)
+    places = np.zeros(int(starts[-1]) * 8, np.int32)
+    weights[flat], places[flat] = _weight(layer)[order[row], place], place
+    biases = np.zeros(slices * 8, np.float32)
+    biases[: len(order)] = bias(layer)[order]
+    return weights, places, np.concatenate([starts, padded]), biases
+
+
+def fc_dense(layer: Layer) -> Data:
+    """Panels of 16 outputs: for each input, their weights side by side."""
+    weight = _weight(layer)
+    panels = -(-len(weight) // 16)
+    padded = np.zeros((panels * 16, weight.shape[1]), np.float32)
+    padded[: len(weight)] = weight
+    biases = np.zeros(panels * 16, np.float32)
+    biases[: len(weight)] = bias(layer)
+    packed = padded.reshape(panels, 16, -1).transpose(0, 2, 1)
+    none = np.zeros(0, np.int32)
+    return np.ascontiguousarray(packed), none, none, biases
+
+
+def _rows(layer: Layer) -> npt.NDArray[np.intp]:
+    """The needed outputs of a fully connected layer; all where it runs over several rows."""
+    assert layer.needed is not None
+    if layer.needed.ndim > 1:
+        return np.arange(len(_weight(layer)))
+    return np.flatnonzero(layer.needed)
+
+
+def _starts(counts: npt.NDArray[np.generic]) -> Indices:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def _i32(indices: npt.NDArray[np.intp]) -> Indices:
+    return indices.astype(np.int32)
