@@ -1,12 +1,13 @@
 """The compiled kernels, by ctypes: what kernels/program.h declares.
 
 Without a library, or with ASTERISM_KERNELS=none in the environment, numpy does the work; so can
-portable, avx2 or avx512 be asked for.
+portable, avx2 or avx512 be asked for. ASTERISM_LIBRARY names a library to use instead of ours.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_void_p
 from functools import cache
@@ -45,9 +46,10 @@ class Step(ctypes.Structure):
 def load() -> ctypes.CDLL | None:
     """The library of this installation, if it was built and loads."""
     asked = os.environ.get("ASTERISM_LIBRARY")
-    here = Path(__file__).parent
-    paths = [Path(asked)] if asked else sorted(here.glob("*asterism_kernels.*"))
-    for path in paths:
+    # An editable install has the library in another folder of the same package.
+    folders = importlib.import_module("asterism.runtime").__path__
+    found = [path for folder in folders for path in Path(folder).glob("*asterism_kernels.*")]
+    for path in [Path(asked)] if asked else found:
         try:
             library = ctypes.CDLL(str(path))
         except OSError:
