@@ -7,6 +7,7 @@ by torch's own name, so that whoever runs it can say which operation is missing.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -68,7 +69,10 @@ class _Translation:
             if node.op == "placeholder" and node.name in self.inputs:
                 self.values[node] = 0
                 self.batch = node.meta["val"].shape[0]
-            elif node.op == "call_function" and isinstance(node.meta.get("val"), Tensor):
+            elif node.op == "call_function" and node.target is operator.getitem:
+                if node.args[1] == 0:  # the values of a pooling, and not their places
+                    self.values[node] = self.value(node.args[0])
+            elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
                 if str(node.target).partition(".default")[0].endswith("_"):
                     self.values[node.args[0]] = self.values[node]  # overwritten in place
@@ -83,7 +87,7 @@ class _Translation:
         """The number of the value that `node` computes."""
         length = len(self.nodes)
         try:
-            if node.meta["val"].shape[0] != self.batch:
+            if _shape(node)[:1] != (self.batch,):
                 raise _Unsupported
             return _RULES[_name(node)](self, node, _arguments(node))
         except (_Unsupported, KeyError):
@@ -143,16 +147,21 @@ def _pair(name: str, value: Any, rank: int = 2) -> dict[str, int]:
     sizes = sizes * rank if len(sizes) == 1 and rank == 2 else sizes
     if not all(isinstance(size, int) for size in sizes):
         raise _Unsupported
-    return {f"{name}_{axis}": size for axis, size in zip("hw"[2 - len(sizes) :], sizes, strict=True)}
+    return {
+        f"{name}_{axis}": size for axis, size in zip("hw"[2 - len(sizes) :], sizes, strict=True)
+    }
 
 
-def _shape(node: Any) -> tuple[Any, ...]:
-    return tuple(node.meta["val"].shape)
+def _shape(node: Any) -> Any:
+    """The shape of a node's result, or of the first of several; None where that is a number."""
+    result = node.meta.get("val")
+    result = result[0] if isinstance(result, tuple | list) else result
+    return tuple(result.shape) if isinstance(result, Tensor) else None
 
 
 def _sizes(node: Any) -> tuple[int, ...]:
     """The shape without the batch; all of it known in advance."""
-    shape = _shape(node)[1:]
+    shape: tuple[int, ...] = _shape(node)[1:]
     if not all(isinstance(size, int) for size in shape):
         raise _Unsupported
     return shape

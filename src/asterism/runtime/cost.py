@@ -41,7 +41,7 @@ def conv(layer: Layer, at: Window) -> Choice:
     weight = layer.weights[0]
     assert weight is not None
     outputs = live_outputs(layer)
-    live = kernel(weight)[outputs].reshape(len(outputs), -1) != 0
+    live = kernel(weight)[outputs].reshape(len(outputs), weight[0].size) != 0
     nonzeros = int(live.sum())
     # A dense tile holds four channels and skips what none of them has.
     padded = np.zeros((-(-len(outputs) // 4) * 4, live.shape[1]), bool)

@@ -59,7 +59,13 @@ def load() -> ctypes.CDLL | None:
         library.asterism_new.restype = c_void_p
         library.asterism_free.argtypes = [c_void_p]
         library.asterism_run.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64]
-        library.asterism_profile.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, POINTER(c_double)]
+        library.asterism_profile.argtypes = [
+            c_void_p,
+            c_void_p,
+            c_void_p,
+            c_int64,
+            POINTER(c_double),
+        ]
         return library
     return None
 

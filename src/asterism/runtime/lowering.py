@@ -155,6 +155,6 @@ def live_inputs(layer: Layer) -> npt.NDArray[np.intp]:
     outputs = live_outputs(layer)
     weight = _weight(layer)
     group = outputs // max(1, len(weight) // layer.node["groups"])
-    used = (weight[outputs] != 0).reshape(len(outputs), weight.shape[1], -1).any(2)
+    used = (weight[outputs] != 0).any(tuple(range(2, weight.ndim)))
     output, channel = np.nonzero(used)
     return np.unique(channel + group[output] * weight.shape[1])

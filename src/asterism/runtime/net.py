@@ -62,7 +62,9 @@ class Net:
         scratch = max(each.scratch for each in self.plans)
         sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
         self.level = library.choose_level(lib)
-        self._program = lib.asterism_new(one, len(one), many, len(many), scratch, *sizes, self.level)
+        self._program = lib.asterism_new(
+            one, len(one), many, len(many), scratch, *sizes, self.level
+        )
         self._run = lib.asterism_run
         if not self._program:
             raise MemoryError("no memory for the network")
@@ -113,7 +115,9 @@ class Net:
         times = np.zeros(len(self.plans[many].steps))
         pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         out = np.empty((len(x), *self.output_shape), _F32)
-        self._library.asterism_profile(self._program, x.ctypes.data, out.ctypes.data, len(x), pointer)
+        self._library.asterism_profile(
+            self._program, x.ctypes.data, out.ctypes.data, len(x), pointer
+        )
         return [float(time) for time in times]
 
     @property

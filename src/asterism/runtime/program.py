@@ -98,7 +98,9 @@ class _Builder:
         self.columns: dict[int, tuple[Buffer, Indices]] = {}
         self.choices: dict[int, cost.Choice] = {}
 
-    def add(self, operation: str, layer: Layer, source: Buffer, out: Buffer, **rest: object) -> None:
+    def add(
+        self, operation: str, layer: Layer, source: Buffer, out: Buffer, **rest: object
+    ) -> None:
         self.steps.append(Planned(operation, source, out, layer, **rest))  # type: ignore[arg-type]
 
     def size(self, value: int) -> int:
@@ -118,9 +120,9 @@ class _Builder:
         if value not in self.values:
             space = OUTPUT if value == self.result else SCRATCH
             self.values[value] = Buffer(self.size(value), space)
-            source = self.columns[value][0]
-            sizes = [self.size(value)]
-            self.add("FROM_COLUMNS", layer, source, self.values[value], sizes=sizes, whole=True)
+            if value in self.columns:  # else every weight that reads it was pruned
+                source, sizes = self.columns[value][0], [self.size(value)]
+                self.add("FROM_COLUMNS", layer, source, self.values[value], sizes=sizes, whole=True)
         return self.values[value]
 
     def as_columns(self, value: int, layer: Layer) -> tuple[Buffer, Indices]:
@@ -168,19 +170,31 @@ class _Builder:
             whole = self.many and rows == 1
             source = self.rows(value, layer)
             out = self.out(layer)
-            self.add("FC_DENSE", layer, source, out, sizes=sizes, data=data, whole=whole, activation=relu)
+            self.add(
+                "FC_DENSE", layer, source, out, sizes=sizes, data=data, whole=whole, activation=relu
+            )
         elif self.many and rows == 1:
             source, slots = self.as_columns(value, layer)
             data = packing.fc_sparse(layer, slots)
             out = Buffer(outputs * BLOCK, columns=True)
             self.columns[layer.out] = out, np.arange(outputs, dtype=np.int32)
             sizes = [len(data[2])]
-            self.add("FC_SPARSE", layer, source, out, sizes=sizes, data=data, whole=True, activation=relu)
+            self.add(
+                "FC_SPARSE", layer, source, out, sizes=sizes, data=data, whole=True, activation=relu
+            )
         else:
             data = packing.fc_sparse_one(layer)
             sizes = [rows, features, outputs, len(data[3]) // 8]
             source = self.rows(value, layer)
-            self.add("FC_SPARSE_ONE", layer, source, self.out(layer), sizes=sizes, data=data, activation=relu)
+            self.add(
+                "FC_SPARSE_ONE",
+                layer,
+                source,
+                self.out(layer),
+                sizes=sizes,
+                data=data,
+                activation=relu,
+            )
 
     def conv(self, layer: Layer) -> None:
         at = packing.window(layer, self.seen(layer), self.shapes[layer.place + 1])
@@ -232,7 +246,17 @@ class _Builder:
             self.columns[layer.out] = out, slots
         else:
             source, out = self.rows(value, layer), self.out(layer)
-        self.add("ACTIVATE", layer, source, out, sizes=[out.size], whole=out.columns, activation=name, a=a, b=b)
+        self.add(
+            "ACTIVATE",
+            layer,
+            source,
+            out,
+            sizes=[out.size],
+            whole=out.columns,
+            activation=name,
+            a=a,
+            b=b,
+        )
 
     def both(self, operation: str, layer: Layer) -> None:
         source, other = (self.rows(value, layer) for value in layer.inputs)

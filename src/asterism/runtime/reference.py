@@ -42,8 +42,8 @@ def _conv(node: Node, inputs: list[Array], given: Given, shape: Shape) -> Array:
     for i, j in np.ndindex(*weight.shape[2:]):
         seen = x[:, :, i * dh : i * dh + (height - 1) * sh + 1 : sh]
         seen = seen[:, :, :, j * dw : j * dw + (width - 1) * sw + 1 : sw]
-        columns = seen.reshape(batch, groups, -1, height * width)
-        out += weight[:, :, i, j].reshape(1, groups, outputs // groups, -1) @ columns
+        columns = seen.reshape(batch, groups, weight.shape[1], height * width)
+        out += weight[:, :, i, j].reshape(1, groups, outputs // groups, weight.shape[1]) @ columns
     out = out.reshape(batch, outputs, height * width)
     if given[1] is not None:
         out += given[1][:, None]

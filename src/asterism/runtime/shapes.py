@@ -48,7 +48,9 @@ def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
         try:
             shape = _RULES[node.op](node, inputs, given)
         except (_Misfit, ValueError, IndexError) as error:
-            raise FormatError(f"{name} does not fit its input of shape {inputs[0]}: {error}") from None
+            raise FormatError(
+                f"{name} does not fit its input of shape {inputs[0]}: {error}"
+            ) from None
         shapes.append(_sized(shape, name))
     return shapes
 
@@ -102,7 +104,9 @@ def _conv(node: Node, inputs: list[Shape], given: Given) -> Shape:
         stride, padding, dilation = (node[f"{n}_{axis}"] for n in ("stride", "padding", "dilation"))
         _need(stride > 0 and padding >= 0 and dilation > 0 and k > 0, "its settings")
         reach = size + 2 * padding - dilation * (k - 1) - 1
-        _need(0 <= reach <= MAX_SIZE and dilation <= MAX_SIZE, "the kernel is larger than the input")
+        _need(
+            0 <= reach <= MAX_SIZE and dilation <= MAX_SIZE, "the kernel is larger than the input"
+        )
         found.append(reach // stride + 1)
     return _like(inputs[0], outputs, *found)
 
