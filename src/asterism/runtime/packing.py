@@ -19,6 +19,7 @@ ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
 BLOCK, COLUMNS, LINE = 32, 8, 16
 MAX_PACKED = 2**30
+CACHE = 40_000  # bytes that a tile's inputs may take
 
 Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
@@ -54,6 +55,12 @@ class Window:
     @property
     def packed(self) -> int:
         return len(self.channels) * self.plane
+
+    @property
+    def tile(self) -> int:
+        """Rows of outputs whose inputs stay in the first-level cache; even, and eight at least."""
+        lines = CACHE // (4 * self.line * max(1, len(self.channels) * self.phases[0] * self.phases[1]))
+        return max(8, (lines - (self.rows - self.out[0])) // 2 * 2)
 
     @property
     def units(self) -> int:

@@ -211,14 +211,14 @@ class _Builder:
         channels = len(data[2]) if choice.sparse else len(data[2]) // 4
         strips = 1 if at.flat else at.strips
         sizes = [channels, units, strips, at.line, at.strip_pitch, width, plane, *steps]
-        sizes += [int(layer.pool), int(at.flat)]
+        sizes += [int(layer.pool), int(at.flat), at.tile]
         operation = "CONV_SPARSE" if choice.sparse else "CONV_DENSE"
         relu = "relu" if layer.relu else "none"
         self.add(operation, layer, packed, self.out(layer), sizes=sizes, data=data, activation=relu)
 
     def pack(self, layer: Layer, at: Window) -> Buffer:
         sizes = [len(at.channels), *at.size, *at.padding, *at.stride, at.rows, at.strips, at.line]
-        sizes += at.phases
+        sizes += [*at.phases, self.size(layer.inputs[0])]
         packed = Buffer(max(at.packed, 1))
         source = self.rows(layer.inputs[0], layer)
         self.add("PACK", layer, source, packed, sizes=sizes, data=(at.channels,))

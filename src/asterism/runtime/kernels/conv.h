@@ -10,51 +10,57 @@ typedef float Vec8 __attribute__((vector_size(32), aligned(4), may_alias));
 enum {
     /* size[] of PACK */
     P_CHANNELS, P_HEIGHT, P_WIDTH, P_PAD_H, P_PAD_W, P_STRIDE_H, P_STRIDE_W, P_ROWS, P_STRIPS,
-    P_LINE, P_PHASES_H, P_PHASES_W,
+    P_LINE, P_PHASES_H, P_PHASES_W, P_TOTAL,
     /* size[] of CONV_* */
     C_CHANNELS = 0, C_UNITS, C_STRIPS, C_LINE, C_STRIP_PITCH, C_WIDTH, C_PLANE, C_STRIP_STEP,
-    C_UNIT_STEP, C_POOL, C_FLAT,
+    C_UNIT_STEP, C_POOL, C_FLAT, C_TILE,
 };
+
+INLINE Vec8 splat8(float x) { return (Vec8){x, x, x, x, x, x, x, x}; }
+
+/* The lanes from first to before last; zero in the others. */
+INLINE Vec8 keep(Vec8 v, int64_t first, int64_t last)
+{
+    const Vec8i lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    return (Vec8)((Vec8i)v & (lane >= (int32_t)first) & (lane < (int32_t)last));
+}
+
+/* One line from its place in the image, which may begin before its row and end after it. */
+INLINE void pack_line(float *out, const float *from, int64_t line, int64_t stride, int64_t first,
+                      int64_t last, const float *begin, const float *end)
+{
+    for (int64_t i = 0; i < line; i += 8)
+        if (stride == 1 && from + i >= begin && from + i + 8 <= end)
+            *(Vec8 *)(out + i) = keep(*(const Vec8 *)(from + i), first - i, last - i);
+        else
+            for (int64_t j = i; j < i + 8; j++)
+                out[j] = j >= first && j < last ? from[j * stride] : 0;
+}
 
 static void pack(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int32_t *channels = s->data[0];
     const int64_t *n = s->size;
-    int64_t line = n[P_LINE], sh = n[P_STRIDE_H], sw = n[P_STRIDE_W];
+    int64_t line = n[P_LINE], sh = n[P_STRIDE_H], sw = n[P_STRIDE_W], width = n[P_WIDTH];
     (void)other, (void)images;
     for (int64_t c = 0; c < n[P_CHANNELS]; c++) {
-        const float *plane = in + channels[c] * n[P_HEIGHT] * n[P_WIDTH];
-        for (int64_t phase = 0; phase < n[P_PHASES_H] * n[P_PHASES_W]; phase++)
-            for (int64_t strip = 0; strip < n[P_STRIPS]; strip++)
-                for (int64_t row = 0; row < n[P_ROWS]; row++, out += line) {
-                    int64_t y = row * sh + phase / n[P_PHASES_W] - n[P_PAD_H];
-                    int64_t x = strip * COLUMNS * sw + phase % n[P_PHASES_W] - n[P_PAD_W];
-                    if (y < 0 || y >= n[P_HEIGHT]) {
-                        for (int64_t i = 0; i < line; i++) out[i] = 0;
-                        continue;
-                    }
-                    const float *from = plane + y * n[P_WIDTH] + x;
+        const float *plane = in + channels[c] * n[P_HEIGHT] * width;
+        for (int64_t py = 0; py < n[P_PHASES_H]; py++)
+            for (int64_t px = 0; px < n[P_PHASES_W]; px++)
+                for (int64_t strip = 0; strip < n[P_STRIPS]; strip++) {
+                    int64_t x = strip * COLUMNS * sw + px - n[P_PAD_W];
                     int64_t first = x < 0 ? (-x + sw - 1) / sw : 0;
-                    int64_t last = x >= n[P_WIDTH] ? 0 : (n[P_WIDTH] - x + sw - 1) / sw;
-                    if (first > line) first = line;
-                    if (last > line) last = line;
-                    if (sw == 1 && line == 16 && first == 0 && last == 16) {
-                        *(Vec8 *)out = *(const Vec8 *)from;
-                        *(Vec8 *)(out + 8) = *(const Vec8 *)(from + 8);
-                        continue;
+                    int64_t last = x < width ? (width - x + sw - 1) / sw : 0;
+                    int64_t y = py - n[P_PAD_H];
+                    for (int64_t row = 0; row < n[P_ROWS]; row++, y += sh, out += line) {
+                        int64_t inside = y >= 0 && y < n[P_HEIGHT];
+                        const float *from = plane + (inside ? y : 0) * width + x;
+                        pack_line(out, from, line, sw, first, inside ? last : 0, in,
+                                  in + n[P_TOTAL]);
                     }
-                    int64_t i = 0;
-                    for (; i < first; i++) out[i] = 0;
-                    if (sw == 1)
-                        for (; i < last; i++) out[i] = from[i];
-                    else
-                        for (; i < last; i++) out[i] = from[i * sw];
-                    for (; i < line; i++) out[i] = 0;
                 }
     }
 }
-
-INLINE Vec8 splat8(float x) { return (Vec8){x, x, x, x, x, x, x, x}; }
 
 /* a > b ? a : b, which keeps a b that is not a number. */
 INLINE Vec8 max8(Vec8 a, Vec8 b)
@@ -71,6 +77,12 @@ INLINE void put(float *out, Vec8 v, int64_t width)
 {
     if (width >= 8)
         *(Vec8 *)out = v;
+#ifdef __AVX2__
+    else if (width > 0) {
+        const Vec8i lane = {0, 1, 2, 3, 4, 5, 6, 7};
+        _mm256_maskstore_ps(out, (__m256i)(lane < (int32_t)width), v);
+    }
+#endif
     else
         for (int64_t i = 0; i < width; i++) out[i] = v[i];
 }
@@ -132,7 +144,8 @@ static void conv_sparse(const Step *s, const float *in, const float *other, floa
     const float *bias = s->data[3];
     const int64_t *n = s->size;
     (void)other, (void)images;
-    int64_t tiles = (n[C_UNITS] + ROWS - 1) / ROWS, even = n[C_POOL] ? 2 : 1;
+    int64_t most = n[C_TILE] < ROWS ? n[C_TILE] : ROWS; /* what of the input stays in cache */
+    int64_t tiles = (n[C_UNITS] + most - 1) / most, even = n[C_POOL] ? 2 : 1;
     int64_t height = ((n[C_UNITS] + tiles - 1) / tiles + even - 1) / even * even;
     for (int64_t strip = 0; strip < n[C_STRIPS]; strip++)
         for (int64_t u = 0; u < n[C_UNITS]; u += height) {

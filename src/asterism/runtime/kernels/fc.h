@@ -23,13 +23,10 @@ static void fc_sparse_one(const Step *s, const float *in, const float *other, fl
         for (int64_t i = 0; i < s->size[F_SLICES]; i++) {
             Vec8 acc = *(const Vec8 *)(bias + 8 * i);
             for (int64_t k = slices[i]; k < slices[i + 1]; k++) {
-#ifdef __AVX2__
-                __m256i place = _mm256_loadu_si256((const __m256i *)(places + 8 * k));
-                Vec8 x = (Vec8)_mm256_i32gather_ps(in, place, 4);
-#else
-                Vec8 x;
-                for (int lane = 0; lane < 8; lane++) x[lane] = in[places[8 * k + lane]];
-#endif
+                /* Lane by lane: gather instructions are slow on many machines. */
+                const int32_t *at = places + 8 * k;
+                Vec8 x = {in[at[0]], in[at[1]], in[at[2]], in[at[3]],
+                          in[at[4]], in[at[5]], in[at[6]], in[at[7]]};
                 acc += *(const Vec8 *)(weights + 8 * k) * x;
             }
             for (int lane = 0; lane < 8; lane++)
