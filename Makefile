@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: reproduce test lint types bench nightly clean
+.PHONY: reproduce test lint types bench nightly sanitize clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
@@ -22,13 +22,20 @@ types: $(STAMP)
 bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 	$(BIN)/python -m benchmarks
 
-nightly: $(STAMP)  ## everything, the slow tests too
+nightly: $(STAMP) sanitize  ## everything, the slow tests too
 	$(BIN)/pytest
 
-$(STAMP): pyproject.toml constraints.txt
+sanitize: $(STAMP)  ## the runtime's tests under the address and undefined-behaviour sanitizers
+	cmake -S . -B build/sanitize -DASTERISM_SANITIZE=ON
+	cmake --build build/sanitize
+	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism_kernels.so ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
+	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest tests/test_runtime_layers.py tests/test_runtime.py
+
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

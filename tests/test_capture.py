@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from networks import NETWORKS, make
 from torch import Tensor, nn
 
 from asterism.capture import capture
@@ -10,6 +9,7 @@ from asterism.errors import FormatError, InputError
 from asterism.graph import decode, encode
 from asterism.models import lenet5
 from asterism.runtime import Net
+from networks import NETWORKS, make
 
 
 class Model(nn.Module):

@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import NETWORKS, answer, make, net_of
 
 from asterism.errors import FormatError, InputError
 from asterism.graph import Graph, Node, decode, encode
 from asterism.runtime import Net
+from networks import NETWORKS, answer, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
 SMALL = Graph((4,), (Node("linear", (0,), (0, 1)),))
@@ -117,7 +117,7 @@ def test_a_graph_that_lies_is_refused(graph: Graph) -> None:
 @settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_graph_is_refused_or_runs(data: st.DataObject) -> None:
-    model, shape = make("separable")
+    model, _ = make("separable")
     damaged = bytearray(_encoded())
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(1, len(damaged) - 1))] = data.draw(st.integers(0, 255))

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asterism import runtime as runtime
     from asterism.checkpoints import load_state_dict as load_state_dict
     from asterism.checkpoints import save as save
     from asterism.compaction import Compacted as Compacted
@@ -63,6 +64,8 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "runtime":
+        return importlib.import_module("asterism.runtime")
     if name in _HOME:
         return getattr(importlib.import_module(f"asterism.{_HOME[name]}"), name)
     raise AttributeError(f"module 'asterism' has no attribute {name!r}")

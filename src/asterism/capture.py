@@ -22,7 +22,7 @@ Arguments = dict[str, Any]
 Settings = Mapping[str, Number] | tuple[int, ...]
 
 
-class _Unsupported(Exception):
+class _UnsupportedError(Exception):
     """The operation is known, but not in this form."""
 
 
@@ -88,9 +88,9 @@ class _Translation:
         length = len(self.nodes)
         try:
             if _shape(node)[:1] != (self.batch,):
-                raise _Unsupported
+                raise _UnsupportedError
             return _RULES[_name(node)](self, node, _arguments(node))
-        except (_Unsupported, KeyError):
+        except (_UnsupportedError, KeyError):
             del self.nodes[length:]
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
             return self.add(Node(_name(node), tuple(read)))
@@ -101,7 +101,7 @@ class _Translation:
 
     def value(self, node: Any) -> int:
         if node not in self.values:
-            raise _Unsupported
+            raise _UnsupportedError
         return self.values[node]
 
     def layer(self, op: str, node: fx.Node, settings: Settings = (), *weights: Any) -> int:
@@ -146,7 +146,7 @@ def _pair(name: str, value: Any, rank: int = 2) -> dict[str, int]:
     sizes = [value] * rank if isinstance(value, int) else list(value)
     sizes = sizes * rank if len(sizes) == 1 and rank == 2 else sizes
     if not all(isinstance(size, int) for size in sizes):
-        raise _Unsupported
+        raise _UnsupportedError
     return {
         f"{name}_{axis}": size for axis, size in zip("hw"[2 - len(sizes) :], sizes, strict=True)
     }
@@ -163,7 +163,7 @@ def _sizes(node: Any) -> tuple[int, ...]:
     """The shape without the batch; all of it known in advance."""
     shape: tuple[int, ...] = _shape(node)[1:]
     if not all(isinstance(size, int) for size in shape):
-        raise _Unsupported
+        raise _UnsupportedError
     return shape
 
 
@@ -176,7 +176,7 @@ def _conv(to: _Translation, node: fx.Node, args: Arguments) -> int:
     elif padding == "same":
         reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
         if any(size % 2 for size in reach):
-            raise _Unsupported
+            raise _UnsupportedError
         padding = [size // 2 for size in reach]
     settings = {
         **_pair("padding", padding, rank),
@@ -193,7 +193,7 @@ def _linear(to: _Translation, node: fx.Node, args: Arguments) -> int:
 
 def _batch_norm(to: _Translation, node: fx.Node, args: Arguments) -> int:
     if args["training"] or args["running_mean"] is None:
-        raise _Unsupported
+        raise _UnsupportedError
     weights = (args[name] for name in ("weight", "bias", "running_mean", "running_var"))
     return to.layer("batch_norm", node, {"eps": args["eps"]}, *weights)
 
@@ -234,7 +234,7 @@ def _mean(to: _Translation, node: fx.Node, args: Arguments) -> int:
     rank = len(_shape(args["self"]))
     dims = sorted(dim % rank for dim in args["dim"])
     if rank not in (3, 4) or dims != list(range(2, rank)) or args["dtype"] is not None:
-        raise _Unsupported
+        raise _UnsupportedError
     pooled = to.layer("adaptive_avg_pool", node)
     return pooled if args["keepdim"] else to.add(Node("flatten", (pooled,)))
 
@@ -256,7 +256,7 @@ def _gelu(to: _Translation, node: fx.Node, args: Arguments) -> int:
 def _softmax(to: _Translation, node: fx.Node, args: Arguments) -> int:
     dim = args["dim"] % len(_shape(node))
     if dim == 0 or args["dtype"] is not None:
-        raise _Unsupported
+        raise _UnsupportedError
     return to.layer("softmax", node, {"dim": dim - len(_shape(node))})
 
 
@@ -264,9 +264,9 @@ def _both(op: str) -> Callable[..., int]:
     def rule(to: _Translation, node: fx.Node, args: Arguments) -> int:
         one, other = args["self"], args["other"]
         if args.get("alpha", 1) != 1 or not isinstance(other, fx.Node):
-            raise _Unsupported
+            raise _UnsupportedError
         if _shape(one) != _shape(other):
-            raise _Unsupported
+            raise _UnsupportedError
         return to.add(Node(op, (to.value(one), to.value(other))))
 
     return rule
@@ -275,7 +275,7 @@ def _both(op: str) -> Callable[..., int]:
 def _cat(to: _Translation, node: fx.Node, args: Arguments) -> int:
     dim = args["dim"] % len(_shape(node))
     if dim == 0:
-        raise _Unsupported
+        raise _UnsupportedError
     inputs = tuple(to.value(tensor) for tensor in args["tensors"])
     return to.add(Node("cat", inputs, settings={"dim": dim}))
 
@@ -284,7 +284,7 @@ def _flatten(to: _Translation, node: fx.Node, args: Arguments) -> int:
     rank = len(_shape(args["self"]))
     start, end = args["start_dim"] % rank, args["end_dim"] % rank
     if start == 0:
-        raise _Unsupported
+        raise _UnsupportedError
     return to.layer("flatten", node, {"start": start, "end": -1 if end == rank - 1 else end})
 
 
@@ -301,13 +301,13 @@ def _permute(to: _Translation, node: fx.Node, args: Arguments) -> int:
         one, other = args["dim0"] % rank, args["dim1"] % rank
         order[one], order[other] = order[other], order[one]
     if order[0] != 0:
-        raise _Unsupported
+        raise _UnsupportedError
     return to.layer("permute", node, tuple(order[1:]))
 
 
 def _same(to: _Translation, node: fx.Node, args: Arguments) -> int:
     if args.get("train"):
-        raise _Unsupported
+        raise _UnsupportedError
     return to.value(node.args[0])
 
 

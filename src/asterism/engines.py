@@ -103,18 +103,20 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Seconds per image of the net and each engine, in turn, and the median of their ratios.
 
-    `budget` is about the seconds to spend on each batch size.
+    `budget` is about the seconds to spend on each batch size. A turn is a millisecond or a call.
     """
     rows: list[dict[str, Any]] = []
     runs: dict[str, Engine] = {"asterism": net, **engines}
     for batch in batches:
         x = np.random.default_rng(0).random((batch, *net.input_shape), np.float32)
-        pace = sum(_seconds(run, x) for run in runs.values() for _ in range(2)) / 2
-        rounds = max(5, min(1000, int(budget / pace)))
-        times = {name: [_seconds(run, x) for _ in [0]] for name, run in runs.items()}
-        for _ in range(rounds):
+        for run in runs.values():
+            run(x)
+        calls = {name: max(1, int(1e-3 / _seconds(run, x, 3))) for name, run in runs.items()}
+        pace = sum(_seconds(run, x, 1) * calls[name] for name, run in runs.items())
+        times: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(max(5, min(500, int(budget / pace)))):
             for name, run in runs.items():
-                times[name].append(_seconds(run, x))
+                times[name].append(_seconds(run, x, calls[name]))
         for name, seconds in times.items():
             ratios = [other / own for other, own in zip(seconds, times["asterism"], strict=True)]
             rows.append(
@@ -128,7 +130,8 @@ def compare(
     return rows
 
 
-def _seconds(run: Engine, x: Batch) -> float:
+def _seconds(run: Engine, x: Batch, calls: int) -> float:
     started = time.perf_counter()
-    run(x)
-    return time.perf_counter() - started
+    for _ in range(calls):
+        run(x)
+    return (time.perf_counter() - started) / calls

@@ -29,7 +29,9 @@ class Rebuilt(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         values = [x]
         for node in self.layers:
-            weights = [None if place is None else getattr(self, f"w{place}") for place in node.weights]
+            weights = [
+                None if place is None else getattr(self, f"w{place}") for place in node.weights
+            ]
             weights += [None] * (4 - len(weights))
             values.append(_RULES[node.op](node, [values[value] for value in node.inputs], weights))
         return values[-1]

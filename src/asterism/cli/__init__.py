@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from asterism import __version__
+from asterism.cli.bench import bench
 from asterism.cli.compress import compress
+from asterism.cli.evaluate import evaluate
 from asterism.cli.inspect import inspect
 from asterism.cli.plan import plan
 from asterism.cli.reproduce import reproduce
@@ -30,6 +32,8 @@ app.command()(plan)
 app.command()(compress)
 app.command()(inspect)
 app.command()(sparsify)
+app.command()(evaluate)
+app.command()(bench)
 
 
 @app.callback(invoke_without_command=True)

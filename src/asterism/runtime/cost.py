@@ -1,4 +1,4 @@
-"""Sparse or dense? What each layer would cost, by cycles measured on an AVX2 and AVX-512 machine."""
+"""Sparse or dense? What each layer would cost, by cycles measured on one machine."""
 
 from __future__ import annotations
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
 
 from asterism.runtime.library import LEVELS
+from asterism.runtime.lowering import Layer
+from asterism.runtime.program import Plan
 
-if TYPE_CHECKING:
-    from asterism.runtime.net import Net
 
-
-def explain(net: Net, x: npt.NDArray[Any] | None) -> str:
-    """One line per layer: kind, kernel, density, predicted and, given `x`, measured time."""
-    if net._program is None:
-        return "runs in numpy: no compiled kernels, or nothing to compute"
-    many = x is not None and len(x) >= 4
-    plan = net.plans[many]
-    times: list[float] | None = None
-    if x is not None and len(x):
-        runs = [net.profile(np.ascontiguousarray(x, np.float32), many) for _ in range(5)]
-        times = [float(time) for time in np.median(runs, axis=0) / len(x)]
-    lines = [f"kernels: {LEVELS[net.level]}; {'blocks of 32 images' if many else 'single images'}"]
+def explain(
+    plan: Plan, layers: Sequence[Layer], level: int, many: bool, times: Sequence[float] | None
+) -> str:
+    """One line per layer: kind, kernel, density, the time predicted and, if known, measured."""
+    lines = [f"kernels: {LEVELS[level]}; {'blocks of 32 images' if many else 'single images'}"]
     lines += [f"{'layer':28} {'kernel':7} {'density':>8} {'predicted':>10} {'measured':>10}"]
-    for layer in net.layers:
+    for layer in layers:
         choice = plan.choices.get(layer.place)
         kind = "–" if choice is None else "sparse" if choice.sparse else "dense"
         density = "" if choice is None else f"{100 * choice.density:.2f} %"

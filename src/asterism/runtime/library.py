@@ -17,10 +17,13 @@ from asterism.errors import InputError
 
 LEVELS = ("portable", "avx2", "avx512")
 OPERATIONS = (
-    "PACK CONV_SPARSE CONV_DENSE POOL_MAX POOL_AVERAGE FC_SPARSE_ONE FC_DENSE TO_COLUMNS FC_SPARSE"
-    " FROM_COLUMNS ACTIVATE ADD MULTIPLY SCALE LAYER_NORM SOFTMAX GATHER COPY_CHUNKS"
-).split()
-ACTIVATIONS = "none relu leaky_relu clamp gelu gelu_tanh silu sigmoid tanh".split()
+    *("PACK", "CONV_SPARSE", "CONV_DENSE", "POOL_MAX", "POOL_AVERAGE", "FC_SPARSE_ONE", "FC_DENSE"),
+    *("TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD", "MULTIPLY", "SCALE"),
+    *("LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
+)
+ACTIVATIONS = (
+    *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),
+)
 
 
 class Operand(ctypes.Structure):

@@ -5,21 +5,23 @@ from __future__ import annotations
 import ctypes
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import asterism.runtime.library as library
+import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
 from asterism.graph import Graph, decode
-from asterism.runtime import library, reference
 from asterism.runtime.explain import explain
 from asterism.runtime.lowering import lower
-from asterism.runtime.program import Plan, plan
+from asterism.runtime.program import plan
 from asterism.runtime.shapes import Array, infer
 
+FEW = 4  # images that run one by one, as in kernels/run.c
 _F32 = np.dtype(np.float32)
 
 
@@ -107,7 +109,13 @@ class Net:
 
     def explain(self, x: npt.NDArray[Any] | None = None) -> str:
         """The plan, layer by layer, with the time predicted, and measured on `x` if it is given."""
-        return explain(self, x)
+        if self._program is None:
+            return "runs in numpy: no compiled kernels, or nothing to compute"
+        many, times = x is not None and len(x) >= FEW, None
+        if x is not None and len(x):
+            runs = [self.profile(self._contiguous(x), many) for _ in range(5)]
+            times = [float(time) for time in np.median(runs, axis=0) / len(x)]
+        return explain(self.plans[many], self.layers, self.level, many, times)
 
     def profile(self, x: Array, many: bool) -> list[float]:
         """Seconds of each step of a plan, over all of `x`."""
@@ -119,11 +127,6 @@ class Net:
             self._program, x.ctypes.data, out.ctypes.data, len(x), pointer
         )
         return [float(time) for time in times]
-
-    @property
-    def plan(self) -> Sequence[Plan]:
-        """The two plans: for single images, and for blocks."""
-        return self.plans
 
     def __del__(self) -> None:
         if getattr(self, "_program", None) and self._library is not None:

@@ -59,7 +59,9 @@ class Window:
     @property
     def tile(self) -> int:
         """Rows of outputs whose inputs stay in the first-level cache; even, and eight at least."""
-        lines = CACHE // (4 * self.line * max(1, len(self.channels) * self.phases[0] * self.phases[1]))
+        lines = CACHE // (
+            4 * self.line * max(1, len(self.channels) * self.phases[0] * self.phases[1])
+        )
         return max(8, (lines - (self.rows - self.out[0])) // 2 * 2)
 
     @property

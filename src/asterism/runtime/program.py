@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from asterism.runtime import cost, packing, windows
+import asterism.runtime.cost as cost
+import asterism.runtime.packing as packing
 from asterism.runtime.library import ACTIVATIONS, OPERATIONS, Operand, Step
 from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK, Data, Indices, Window
 from asterism.runtime.reference import scale_and_shift
 from asterism.runtime.shapes import Shape, image
+from asterism.runtime.windows import find
 
 SCRATCH, INPUT, OUTPUT = 0, 1, 2
 SLACK = 16  # floats after each value, which a vector may read but nobody uses
@@ -227,7 +229,7 @@ class _Builder:
     def pool(self, layer: Layer) -> None:
         channels, *size = image(self.seen(layer))
         _, *out = image(self.shapes[layer.out])
-        found = windows.find(layer.node, (size[0], size[1]), (out[0], out[1]))
+        found = find(layer.node, (size[0], size[1]), (out[0], out[1]))
         data = (np.concatenate([found.rows.ravel(), found.columns.ravel()]), found.factor)
         operation = "POOL_MAX" if "max" in layer.node.op else "POOL_AVERAGE"
         source = self.rows(layer.inputs[0], layer)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from asterism.graph import Graph, Node
-from asterism.runtime import windows
 from asterism.runtime.shapes import Array, Given, Shape, image, kernel
+from asterism.runtime.windows import find
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -44,9 +44,8 @@ def _conv(node: Node, inputs: list[Array], given: Given, shape: Shape) -> Array:
         seen = seen[:, :, :, j * dw : j * dw + (width - 1) * sw + 1 : sw]
         columns = seen.reshape(batch, groups, weight.shape[1], height * width)
         out += weight[:, :, i, j].reshape(1, groups, outputs // groups, weight.shape[1]) @ columns
-    out = out.reshape(batch, outputs, height * width)
     if given[1] is not None:
-        out += given[1][:, None]
+        out += given[1].reshape(groups, -1, 1)
     return out.reshape(batch, *shape)
 
 
@@ -59,11 +58,11 @@ def _linear(node: Node, inputs: list[Array], given: Given, shape: Shape) -> Arra
 def _pool(node: Node, inputs: list[Array], given: Given, shape: Shape) -> Array:
     x = inputs[0].reshape(len(inputs[0]), *image(inputs[0].shape[1:]))
     _, height, width = image(shape)
-    found = windows.find(node, (x.shape[2], x.shape[3]), (height, width))
+    found = find(node, (x.shape[2], x.shape[3]), (height, width))
     out = np.empty((*x.shape[:2], height, width), np.float32)
     for i, j in np.ndindex(height, width):
-        rows = slice(*found.rows[i], found.dilation[0])
-        window = x[:, :, rows, slice(*found.columns[j], found.dilation[1])]
+        (top, bottom), (left, right) = found.rows[i], found.columns[j]
+        window = x[:, :, top : bottom : found.dilation[0], left : right : found.dilation[1]]
         if "max" in node.op:
             out[:, :, i, j] = window.max((2, 3), initial=-np.inf)
         else:
@@ -114,6 +113,10 @@ def _gelu(x: Array, tanh: int) -> Array:
     return out
 
 
+def _leaky_relu(node: Node, x: Array) -> Array:
+    return np.where(x < 0, x * np.float32(node.number("slope")), x)
+
+
 def _activation(function: Callable[[Node, Array], Array]) -> Callable[..., Array]:
     return lambda node, inputs, given, shape: function(node, inputs[0])
 
@@ -145,9 +148,9 @@ _RULES: dict[str, Callable[[Node, list[Array], Given, Shape], Array]] = {
     "relu": _activation(lambda node, x: np.maximum(x, 0)),
     "gelu": _activation(lambda node, x: _gelu(x, node["tanh"])),
     "silu": _activation(lambda node, x: x / (1 + np.exp(-x))),
-    "sigmoid": _activation(lambda node, x: 1 / (1 + np.exp(-x))),
+    "sigmoid": _activation(lambda node, x: np.float32(1) / (1 + np.exp(-x))),
     "tanh": _activation(lambda node, x: np.tanh(x)),
-    "leaky_relu": _activation(lambda node, x: np.where(x < 0, x * node.number("slope"), x)),
+    "leaky_relu": _activation(_leaky_relu),
     "clamp": _activation(lambda node, x: np.clip(x, node.number("low"), node.number("high"))),
     **dict.fromkeys(["max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool"], _pool),
 }

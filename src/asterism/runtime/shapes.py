@@ -47,7 +47,7 @@ def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
         inputs = [shapes[value] for value in node.inputs]
         try:
             shape = _RULES[node.op](node, inputs, given)
-        except (_Misfit, ValueError, IndexError) as error:
+        except (_MisfitError, ValueError, IndexError) as error:
             raise FormatError(
                 f"{name} does not fit its input of shape {inputs[0]}: {error}"
             ) from None
@@ -55,8 +55,8 @@ def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
     return shapes
 
 
-class _Misfit(Exception):
-    pass
+class _MisfitError(Exception):
+    """Says which size is wrong."""
 
 
 def _sized(shape: Shape, name: str) -> Shape:
@@ -67,7 +67,7 @@ def _sized(shape: Shape, name: str) -> Shape:
 
 def _need(condition: bool, what: str) -> None:
     if not condition:
-        raise _Misfit(what)
+        raise _MisfitError(what)
 
 
 def image(shape: Shape) -> tuple[int, int, int]:
