@@ -148,7 +148,7 @@ _RULES: dict[str, Callable[[Node, list[Array], Given, Shape], Array]] = {
     "relu": _activation(lambda node, x: np.maximum(x, 0)),
     "gelu": _activation(lambda node, x: _gelu(x, node["tanh"])),
     "silu": _activation(lambda node, x: x / (1 + np.exp(-x))),
-    "sigmoid": _activation(lambda node, x: np.float32(1) / (1 + np.exp(-x))),
+    "sigmoid": _activation(lambda node, x: np.reciprocal(1 + np.exp(-x))),
     "tanh": _activation(lambda node, x: np.tanh(x)),
     "leaky_relu": _activation(_leaky_relu),
     "clamp": _activation(lambda node, x: np.clip(x, node.number("low"), node.number("high"))),
