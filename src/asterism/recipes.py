@@ -42,7 +42,7 @@ class SearchRecipe:
     max_epochs: int | None = None
     max_minutes: float | None = None
     epochs_per_cut: int | None = None
-    reweighting: float = 0.1
+    reweighting: float = 0.2
     optimizer: str | None = None
     lr: float | None = None
     include: list[str] | None = None

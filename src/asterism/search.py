@@ -57,7 +57,7 @@ def sparsify(
     max_epochs: int | None = None,
     max_minutes: float | None = None,
     epochs_per_cut: int | None = None,
-    reweighting: float = 0.1,
+    reweighting: float = 0.2,
     optimizer: MakeOptimizer | None = None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
