@@ -96,6 +96,12 @@ def train_phases(
     job: Job, folder: Path, model: nn.Module, data: Dataset, *, resume: bool, watch: Watch
 ) -> History:
     """Each phase of the method in turn; from the second on, on the network without dead units."""
+    entries = sum(target.param.numel() for target in choose(model))
+
+    def of_all(record: Record) -> Record:
+        """The density in the whole network, dead units included."""
+        return {**record, "density_percent": 100 * record["nonzeros"] / entries}
+
     history: History = []
     first = 0
     if resume and (folder / "phase.json").exists():
@@ -106,7 +112,7 @@ def train_phases(
         small = compact(model) if number else None
         network = model if small is None else small.model
         recipe = phase.recipe(network, job.seed)
-        history += train(
+        records = train(
             network,
             recipe.optimizer,
             recipe.stages,
@@ -116,13 +122,13 @@ def train_phases(
             augment=recipe.augment,
             checkpoint=folder / f"checkpoint{number or ''}.pt",
             resume=resume,
-            watch=watch,
+            watch=lambda record: watch(of_all(record)),
         )
+        history += [of_all(record) | {"phase": number} for record in records]
         if small is not None:
             model.load_state_dict(small.expand())
         for epoch, record in enumerate(history, start=1):
             record["epoch"] = epoch
-            record.setdefault("phase", number)
         if number < len(job.method.phases) - 1:
             save_model(folder / "phase.safetensors", model)
             write_json(folder / "phase.json", history)

@@ -24,6 +24,7 @@ NAMES = {
     "dns": "DNS",
     "lwc": "LWC",
     "magnitude": "Magnitude (control)",
+    "record": "Re-weighted ℓ1, polished",
 }
 TEXT_COLUMNS = 2  # method and cut; the rest are numbers, aligned right
 NONE = "–"
