@@ -28,7 +28,7 @@ nightly: $(STAMP) sanitize  ## everything, the slow tests too
 sanitize: $(STAMP)  ## the runtime's tests under the address and undefined-behaviour sanitizers
 	cmake -S . -B build/sanitize -DASTERISM_SANITIZE=ON
 	cmake --build build/sanitize
-	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism_kernels.so ASAN_OPTIONS=detect_leaks=0 \
+	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism.kernels.so ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest tests/test_runtime_layers.py tests/test_runtime.py
 

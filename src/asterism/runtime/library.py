@@ -51,7 +51,7 @@ def load() -> ctypes.CDLL | None:
     asked = os.environ.get("ASTERISM_LIBRARY")
     # An editable install has the library in another folder of the same package.
     folders = importlib.import_module("asterism.runtime").__path__
-    found = [path for folder in folders for path in Path(folder).glob("*asterism_kernels.*")]
+    found = [path for folder in folders for path in Path(folder).glob("*asterism.kernels.*")]
     for path in [Path(asked)] if asked else found:
         try:
             library = ctypes.CDLL(str(path))
