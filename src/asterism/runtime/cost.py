@@ -1,4 +1,8 @@
-"""Sparse or dense? What each layer would cost, by cycles measured on one machine."""
+"""Sparse or dense? What each layer would cost, in cycles.
+
+The cycles are estimates of what the instructions should take, not fitted to measurements:
+`explain` shows both.
+"""
 
 from __future__ import annotations
 
