@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
@@ -10,6 +12,9 @@ from torch import nn
 from asterism.data import Dataset, Split, load
 from asterism.methods import Dense
 from asterism.training import train
+
+# What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time, and no clock: a busy machine is no failure.
 settings.register_profile("asterism", derandomize=True, deadline=None)
