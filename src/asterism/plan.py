@@ -17,7 +17,8 @@ from torch import nn
 
 from asterism.columns import align
 from asterism.errors import InputError
-from asterism.masks import count, keep_largest, magnitude
+from asterism.masks import count
+from asterism.selection import Candidates, magnitude, select
 from asterism.targets import Candidate, survey
 from asterism.usage import macs
 
@@ -201,7 +202,7 @@ def _cut(param: nn.Parameter, density: float) -> Iterator[None]:
     """The weight cut by magnitude for the block, as it was after it."""
     before = param.detach().clone()
     keep = max(count(density, param.numel()), 1)
-    mask = keep_largest([magnitude(before)], keep)[0]
+    mask = select([Candidates(before)], keep, magnitude)[0].mask()
     try:
         with torch.no_grad():
             param.masked_fill_(~mask, 0.0)
