@@ -141,3 +141,15 @@ def test_what_has_no_scale_needs_no_rescaling() -> None:
         optimizer.flatten()
         train(model, optimizer, range(2, 4))
         assert float(optimizer.state[model.fc1.weight]["step"]) == 4
+
+
+def test_a_penalty_needs_a_learning_rate() -> None:
+    class Fixed(torch.optim.Optimizer):
+        def step(self, closure=None):
+            return None
+
+    model = nn.Linear(3, 2)
+    optimizer = AffineScaling(Fixed(model.parameters(), {}), model, ReweightedL1(), lam=0.1)
+    model(torch.ones(1, 3)).sum().backward()
+    with pytest.raises(InputError, match="lam > 0 needs a learning rate, and Fixed has none"):
+        optimizer.step()

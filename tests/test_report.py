@@ -93,6 +93,11 @@ def test_another_network_has_no_paper_row() -> None:
     assert text.endswith("|\n\nDigits, 10 epochs.")
 
 
+def test_other_data_have_no_paper_row() -> None:
+    assert "paper" in table([record(config={"data": "mnist"})])
+    assert "paper" not in table([record(config={"data": "digits"})])
+
+
 def test_each_cut_has_its_own_row_above_one_paper_row() -> None:
     rows = cells(table([record(cut="threshold"), record(cut="matched")]))[2:]
     assert [row[:2] for row in rows] == [

@@ -116,6 +116,13 @@ def is_rehearsal(optimizer: Optimizer) -> bool:
     return not any(bool(whole(grad.any())) for grad in gradients if grad is not None)
 
 
+def learning_rates(optimizer: Optimizer) -> dict[nn.Parameter, float]:
+    """The step sizes, which the penalty's own steps share."""
+    if any("lr" not in group for group in optimizer.param_groups):
+        raise InputError(f"lam > 0 needs a learning rate, and {type(optimizer).__name__} has none")
+    return {param: float(g["lr"]) for g in optimizer.param_groups for param in g["params"]}
+
+
 def is_separate(optimizer: Optimizer) -> bool:
     """Whether each parameter has a state of its own; L-BFGS has one history for all."""
     return not isinstance(optimizer, torch.optim.LBFGS)

@@ -168,13 +168,13 @@ class AffineScaling(OptimizerWrapper):
         lam = self.lam(self.steps) if callable(self.lam) else self.lam
         if not lam:
             return
-        rates = {param: group["lr"] for group in self.param_groups for param in group["params"]}
+        rates = inner.learning_rates(self.optimizer)
         for layer in layers:
             if layer.param.grad is None:
                 continue
             if self.reweight_every == "step":
                 layer.renew_psi()
-            layer.shrink(float(rates[layer.param]) * lam)
+            layer.shrink(rates[layer.param] * lam)
 
     # ------------------------------------------------------------------ the inner state
 

@@ -33,7 +33,7 @@ NONE = "–"
 def table(records: Sequence[Record], *, caption: str = "") -> str:
     """A row per method and cut, averaged over seeds; error as mean ± sample std.
 
-    A *paper* row follows where the paper has the method and the layers are its LeNet-5's.
+    A *paper* row follows where the paper has the method, and layers and data are the paper's.
 
     >>> record = {"method": "dns", "cut": "none", "seed": 0, "layers": {"fc": 4.0}, "config": {},
     ...           "density_percent": 4.0, "nonzeros": 1200, "test_error_percent": 0.9, "epochs": 5}
@@ -44,14 +44,14 @@ def table(records: Sequence[Record], *, caption: str = "") -> str:
     """
     if not records:
         raise InputError("no result records to tabulate")
-    layers = list(records[0]["layers"])
+    layers, data = list(records[0]["layers"]), records[0]["config"].get("data", "mnist")
     percents = [f"{layer} %" for layer in (*layers, "Total")]
     rows = [["Method", "Cut", *percents, "Non-zeros", "Test error %", "Seeds", "Epochs"]]
     for method, group in groupby(sorted(records, key=_order), key=lambda r: str(r["method"])):
         for _, seeds in groupby(group, key=lambda r: r["cut"]):
             rows.append(_our_row(method, list(seeds), layers))
         published = TABLE_1.get("reference" if method == "dense" else method)
-        if published and set(layers) == set(LAYERS):
+        if published and set(layers) == set(LAYERS) and data == "mnist":
             rows.append(_paper_row(published, layers))
     return _markdown(rows) + (f"\n\n{caption}" if caption else "")
 
