@@ -174,3 +174,26 @@ def test_a_model_that_cannot_be_traced_is_refused() -> None:
 
     with pytest.raises(InputError, match="Branching cannot be traced"):
         compact(Branching())
+
+
+def test_a_norm_after_an_unknown_operation_and_a_partial_flatten_stay_whole() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(2, 6, 3),
+        nn.Conv2d(6, 6, 3, groups=6),
+        nn.BatchNorm2d(6),
+        nn.Conv2d(6, 4, 1),
+        nn.Flatten(1, 2),
+        nn.Linear(6, 6),
+    )
+    model = model.double().eval()
+    with torch.no_grad():
+        model[3].weight[:, 1:4] = 0  # type: ignore[union-attr, operator]
+    inputs = random_inputs((2, 10, 10))
+    torch.testing.assert_close(compact(model).model(inputs), model(inputs))
+
+
+def test_a_norm_of_flattened_units_stays_whole() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Flatten(), nn.BatchNorm1d(12), nn.Linear(12, 2))
+    model = model.double().eval()
+    inputs = random_inputs((1, 4, 4))
+    torch.testing.assert_close(compact(model).model(inputs), model(inputs))

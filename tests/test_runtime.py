@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asterism.errors import FormatError, InputError
+from asterism.file import write
 from asterism.graph import Graph, Node, decode, encode
-from asterism.runtime import Net
+from asterism.runtime import Net, load
 from networks import NETWORKS, answer, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
@@ -167,3 +169,27 @@ def test_dead_units_are_not_computed() -> None:
     assert not by_place[2].needed[:10].any()
     x = torch.randn(5, *shape)
     np.testing.assert_allclose(net(x.numpy()), answer(model, x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_plan_is_not_measured_on_a_wrong_input() -> None:
+    model, shape = make("mlp", 0.5)
+    with pytest.raises(InputError, match="the input must have the shape"):
+        net_of(model, shape).explain(np.zeros((5, 3), np.float32))
+
+
+def test_a_network_in_bfloat16_is_run_as_its_numbers(tmp_path: Path) -> None:
+    model, shape = make("mlp", 0.5)
+    with torch.no_grad():
+        for param in model.parameters():
+            param.copy_(param.bfloat16().float())
+    net, path = net_of(model, shape), tmp_path / "net.asterism"
+    x = np.random.default_rng(0).standard_normal((3, *net.input_shape)).astype(np.float32)
+    state = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
+    names = [name for name, tensor in state.items() if tensor.is_floating_point()]
+    write(
+        path,
+        {name: tensor.view(torch.uint16).numpy() for name, tensor in state.items()},
+        graph=encode(net.graph),
+        dtypes=dict.fromkeys(names, "bfloat16"),
+    )
+    np.testing.assert_array_equal(load(path)(x), net(x))

@@ -5,7 +5,7 @@
         --weights runs/standard/dense-0/model.safetensors --max-drop 0.2 --max-minutes 30 \
         --out runs/sparsify-lenet5
 
-Only training and validation images are seen; `test_error` measures a result afterwards:
+Only training and validation images are seen; run as a script, this file measures a result:
 
     python experiments/sparsify/lenet5.py runs/sparsify-lenet5/model.safetensors
 """  # noqa: E501

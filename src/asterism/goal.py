@@ -61,7 +61,7 @@ class Goal:
         warnings.warn(
             f"max_drop={self.max_drop:g} looks like {meant}, but the metric ({dense:.6g}) like"
             f" {found}: max_drop is in the metric's own units",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -120,7 +120,8 @@ def learning_rates(optimizer: Optimizer) -> dict[nn.Parameter, float]:
     """The step sizes, which the penalty's own steps share."""
     if any("lr" not in group for group in optimizer.param_groups):
         raise InputError(f"lam > 0 needs a learning rate, and {type(optimizer).__name__} has none")
-    return {param: float(g["lr"]) for g in optimizer.param_groups for param in g["params"]}
+    rates = [(float(group["lr"]), group["params"]) for group in optimizer.param_groups]
+    return {param: rate for rate, params in rates for param in params}
 
 
 def is_separate(optimizer: Optimizer) -> bool:

@@ -23,6 +23,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from asterism.checkpoints import write_checkpoint
 from asterism.describe import differences
 from asterism.errors import FormatError, InputError
 from asterism.files import read_json, write_atomically, write_json
@@ -97,9 +98,7 @@ class Journal:
 def save_weights(path: Path, packed: Packed) -> None:
     """As a plain state_dict; what is no tensor has no place in the file."""
     state = {name: each for name, each in unpack(packed).items() if isinstance(each, Tensor)}
-    write_atomically(
-        path, safetensors.torch.save({name: each.contiguous() for name, each in state.items()})
-    )
+    write_checkpoint(path, state)
 
 
 def load_weights(path: Path) -> dict[str, Any]:

@@ -7,28 +7,20 @@ search holds its recipe too, so that it can be resumed, or repeated, from the fo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.optim import Optimizer
-
 from asterism.errors import InputError
 from asterism.files import read_json
-from asterism.trials import MakeOptimizer
+from asterism.trials import OPTIMIZERS, MakeOptimizer
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
-    "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4),
-    "adamw": partial(torch.optim.AdamW, lr=1e-3),
-}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from asterism.names import check_patterns
 from asterism.penalties import Penalty
 from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
-from asterism.sharding import whole
+from asterism.sharding import any_shard, whole
 from asterism.wrapper import OptimizerWrapper
 
 
@@ -232,7 +232,11 @@ class AffineScaling(OptimizerWrapper):
             raise InputError("with latent weights the penalty prunes; call flatten() before prune")
         chosen = pruning.choose_masks(
             {layer.name: layer.param.detach() for layer in self._layers},
-            {layer.name: layer.omega for layer in self._layers if layer.pruned},
+            {
+                layer.name: layer.omega
+                for layer in self._layers
+                if any_shard(layer.pruned, layer.omega)
+            },
             pruning.Request(density, threshold, masks, pattern, per_layer, score),
             pruning.Layout(
                 {layer.name: layer.groups for layer in self._layers if layer.groups},

@@ -20,11 +20,11 @@ from asterism.front import Point
 from asterism.goal import Budget, Goal
 from asterism.journal import Journal
 from asterism.trials import (
+    OPTIMIZERS,
     Bench,
     Evaluate,
     Fit,
     MakeOptimizer,
-    default_optimizers,
 )
 
 
@@ -99,7 +99,7 @@ def sparsify(
         raise InputError(f"reweighting is a share of the budget in [0, 1), got {reweighting}")
     goal = Goal(max_drop, higher_is_better)
     budget = Budget(max_epochs, max_minutes, epochs_per_cut)
-    optimizers = default_optimizers() if optimizer is None else [optimizer]
+    optimizers = list(OPTIMIZERS.values()) if optimizer is None else [optimizer]
     bench = Bench(model, fit, evaluate, optimizers[0], include, exclude)
     config = {
         "max_drop": max_drop,

@@ -126,14 +126,14 @@ class _Walk:
     def _module(self, name: str, module: nn.Module, value: Value) -> Value:
         if isinstance(module, nn.Linear | _ConvNd) and self._is_plain(name, module):
             return self._layer(name, module, value)
-        if isinstance(module, _BatchNorm) and name not in self.shared:
+        if isinstance(module, _BatchNorm) and self._fits(name, module, value.space):
             self.flow.norms[name] = (module, value.space)
             return _mapped(value, lambda constant: _normalised(module, constant))
         if isinstance(module, POOLS):
             return _unfolded(value) if _pads_average(module) else value
         if isinstance(module, CHANNELWISE_MODULES):
             return _mapped(value, module)
-        if isinstance(module, nn.Flatten) and module.start_dim == 1:
+        if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
             return value
         return self._unknown([value])
 
@@ -152,6 +152,11 @@ class _Walk:
     def _is_plain(self, name: str, module: nn.Linear | _ConvNd) -> bool:
         grouped = isinstance(module, _ConvNd) and (module.groups > 1 or module.transposed)
         return not grouped and name not in self.shared
+
+    def _fits(self, name: str, norm: _BatchNorm, space: Space) -> bool:
+        """One statistic for each unit of a space that is known."""
+        known = norm.running_mean is not None and norm.num_features == space.size
+        return known and name not in self.shared
 
     def _unknown(self, inputs: list[Value]) -> Value:
         for value in inputs:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from asterism import inner
 from asterism.errors import InputError
 from asterism.methods.recipe import prune_down_to
 from asterism.penalties import ReweightedL1
@@ -34,14 +36,11 @@ CUTTING_SHARE = 0.4
 """The first part of a trial, in which the density falls; the rest retrains."""
 
 
-def default_optimizers() -> list[MakeOptimizer]:
-    """SGD, which left fewer weights on every image network tried; AdamW where SGD does harm."""
-    return [
-        lambda params: torch.optim.SGD(
-            params, lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4
-        ),
-        lambda params: torch.optim.AdamW(params, lr=1e-3),
-    ]
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4),
+    "adamw": partial(torch.optim.AdamW, lr=1e-3),
+}
+"""SGD, which left fewer weights on the image networks tried; AdamW where SGD does harm."""
 
 
 class CollapseError(Exception):
@@ -114,11 +113,15 @@ class Bench:
         """
         optimizer = self.wrap()
         optimizer.prune(masks=masks)
-        if steps and pull[1]:
-            rate = max(float(group["lr"]) for group in optimizer.param_groups)
-            unit = self._scale() / (rate * steps)
-            rise = geometric(pull[0] * unit, pull[1] * unit)
-            optimizer.lam = lambda step: rise(min(step / steps, 1.0))
+        rate = max(inner.learning_rates(optimizer.optimizer).values())
+        if not rate:
+            raise InputError(
+                "re-weighting needs the optimizer's learning rate, and it is 0: give it, or"
+                " reweighting=0"
+            )
+        unit = self._scale() / (rate * steps)
+        rise = geometric(pull[0] * unit, pull[1] * unit)
+        optimizer.lam = lambda step: rise(min(step / steps, 1.0))
         self._train(optimizer, epochs)
         return optimizer.steps
 

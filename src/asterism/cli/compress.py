@@ -45,6 +45,8 @@ def compress(
         raise InputError("--lossless and --bits exclude each other: choose one")
     state = read_checkpoint(checkpoint)
     out = out or checkpoint.with_suffix(".asterism")
+    if out.resolve() == checkpoint.resolve():
+        raise InputError(f"{checkpoint} would be overwritten: choose another --out")
     if out.suffix == ".safetensors":
         if bits is not None:
             raise InputError("--bits is for .asterism files: choose another --out")

@@ -76,8 +76,7 @@ class Net:
         if type(x) is not np.ndarray or x.dtype != _F32 or not x.flags.c_contiguous:
             x = self._contiguous(x)
         if x.shape[1:] != self.input_shape:
-            expected = ", ".join(map(str, ("N", *self.input_shape)))
-            raise InputError(f"the input must have the shape ({expected}), not {x.shape}")
+            self._refuse(x)
         if self._program is None:
             return reference.run(self.graph, self.shapes, self.weights, x)
         n = len(x)
@@ -101,6 +100,10 @@ class Net:
             raise InputError("the input must be a batch, not a single number")
         return np.ascontiguousarray(array, np.float32)
 
+    def _refuse(self, x: Array) -> None:
+        expected = ", ".join(map(str, ("N", *self.input_shape)))
+        raise InputError(f"the input must have the shape ({expected}), not {x.shape}")
+
     def _again(self, x: Array, status: int) -> Array:
         if status != 1:
             raise MemoryError("no memory for the network's values")
@@ -111,13 +114,18 @@ class Net:
         """The plan, layer by layer, with the time predicted, and measured on `x` if it is given."""
         if self._program is None:
             return "runs in numpy: no compiled kernels, or nothing to compute"
-        many, times = x is not None and len(x) >= FEW, None
+        times = None
+        if x is not None:
+            x = self._contiguous(x)
+            if x.shape[1:] != self.input_shape:
+                self._refuse(x)
+        many = x is not None and len(x) >= FEW
         if x is not None and len(x):
-            runs = [self.profile(self._contiguous(x), many) for _ in range(5)]
+            runs = [self._profile(x, many) for _ in range(5)]
             times = [float(time) for time in np.median(runs, axis=0) / len(x)]
         return explain(self.plans[many], self.layers, self.level, many, times)
 
-    def profile(self, x: Array, many: bool) -> list[float]:
+    def _profile(self, x: Array, many: bool) -> list[float]:
         """Seconds of each step of a plan, over all of `x`."""
         assert self._library is not None
         times = np.zeros(len(self.plans[many].steps))
@@ -143,10 +151,22 @@ def load(path: str | Path, *, threads: int = 1) -> Net:
         raise InputError(
             f"{path} holds weights without a graph: save it with example_inputs to run it"
         )
+    tensors = {
+        name: _widened(array, contents.dtypes[name]) for name, array in contents.tensors.items()
+    }
     try:
-        return Net(decode(contents.graph), contents.tensors, threads=threads)
+        return Net(decode(contents.graph), tensors, threads=threads)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
+
+
+def _widened(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """Types that numpy lacks are held as their bits."""
+    if dtype == "bfloat16":
+        return (array.astype("<u4") << 16).view("<f4")
+    if dtype.startswith("float8"):
+        raise InputError(f"the runtime has no {dtype}: save the network in another precision")
+    return array
 
 
 def _float32(array: npt.NDArray[Any]) -> Array:
