@@ -30,7 +30,8 @@ sanitize: $(STAMP)  ## the runtime's tests under the address and undefined-behav
 	cmake --build build/sanitize
 	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism.kernels.so ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
-	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest tests/test_runtime_layers.py tests/test_runtime.py
+	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest tests/test_live.py tests/test_runtime_layers.py \
+	  tests/test_runtime.py
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
 	$(PYTHON) -m venv --clear $(VENV)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from asterism.initialisers import Exact as Exact
     from asterism.initialisers import Greedy as Greedy
     from asterism.initialisers import Noise as Noise
+    from asterism.live import live_forward as live_forward
     from asterism.penalties import Concave as Concave
     from asterism.penalties import Focuss as Focuss
     from asterism.penalties import HardThreshold as HardThreshold
@@ -46,6 +47,7 @@ _HOME = {
     **dict.fromkeys(["load_state_dict", "save"], "checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
     "Point": "front",
+    "live_forward": "live",
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "initialisers"),
     **dict.fromkeys(
         ["Concave", "Focuss", "HardThreshold", "ReweightedL1", "ReweightedL2"], "penalties"

@@ -21,11 +21,7 @@ class Shift:
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         reach = 2 * self.pixels + 1
         height, width = images.shape[-2:]
-        padded = F.pad(images, [self.pixels] * 4)
+        windows = F.pad(images, [self.pixels] * 4).unfold(2, height, 1).unfold(3, width, 1)
         chosen = torch.randint(reach * reach, (len(images),), generator=generator)
-        shifted = torch.empty_like(images)
-        for number in range(reach * reach):
-            down, right = divmod(number, reach)
-            among = chosen == number
-            shifted[among] = padded[among, :, down : down + height, right : right + width]
-        return shifted
+        every = torch.arange(len(images))
+        return windows[every, :, chosen // reach, chosen % reach]

@@ -5,8 +5,8 @@ or file.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import cast
 
@@ -112,7 +112,7 @@ def macs(model: nn.Module, example: Tensor) -> dict[str, tuple[int, int]]:
 
 
 def error_percent(
-    model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 1000
+    model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, batch_size: int = 1000
 ) -> float:
     """The percentage of images whose largest logit is not their label's."""
     return evaluate(model, images, labels, batch_size)[1]
@@ -120,7 +120,7 @@ def error_percent(
 
 @torch.inference_mode()
 def evaluate(
-    model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 1000
+    model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, batch_size: int = 1000
 ) -> tuple[float, float]:
     """(mean cross-entropy in nats, error in percent) of a classifier, in eval mode.
 
@@ -130,7 +130,7 @@ def evaluate(
     if len(images) != len(labels) or len(labels) == 0:
         raise InputError(f"cannot evaluate {len(images)} images against {len(labels)} labels")
     loss, wrong = 0.0, 0
-    with evaluating(model):
+    with evaluating(model) if isinstance(model, nn.Module) else nullcontext():
         batches = zip(torch.split(images, batch_size), torch.split(labels, batch_size), strict=True)
         for batch, truth in batches:
             logits = model(batch)

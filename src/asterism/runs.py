@@ -26,11 +26,12 @@ from asterism.data import Dataset
 from asterism.describe import describe, differences
 from asterism.errors import InputError
 from asterism.files import read_json, write_atomically, write_json
+from asterism.live import live_forward
 from asterism.methods import Method
 from asterism.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.names import layer
 from asterism.targets import choose
-from asterism.training import History, Record, Watch, train
+from asterism.training import Forward, History, Record, Watch, train
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def train_phases(
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
             augment=recipe.augment,
+            forward=None if small is None else _fast_forward(network, data),
             checkpoint=folder / f"checkpoint{number or ''}.pt",
             resume=resume,
             watch=lambda record: watch(of_all(record)),
@@ -133,6 +135,14 @@ def train_phases(
             save_model(folder / "phase.safetensors", model)
             write_json(folder / "phase.json", history)
     return history
+
+
+def _fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
+    """Through the non-zeros alone, where the network and this installation allow it."""
+    try:
+        return live_forward(network, data.train.images[:1])
+    except InputError:
+        return None
 
 
 def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:

@@ -33,6 +33,7 @@ from asterism.schedules import Schedule
 Record = dict[str, Any]
 History = list[Record]
 Watch = Callable[[Record], None]
+Forward = Callable[[Tensor], Tensor]
 
 CHECKPOINT = {"model", "optimizer", "rng", "stage", "epoch", "history"}
 
@@ -88,13 +89,15 @@ def train(
     seed: int = 0,
     batch_size: int = 128,
     augment: Augment | None = None,
+    forward: Forward | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
     watch: Watch = _nothing,
 ) -> History:
     """Runs the stages in turn; one record of the history for each epoch.
 
-    `augment` changes the images of each batch. With `checkpoint`, the state is saved after each
+    `augment` changes the images of each batch; `forward` computes what the model would, with the
+    same parameters, in some faster way. With `checkpoint`, the state is saved after each
     epoch; with `resume`, a run goes on from there and ends in the same bits as one that was never
     interrupted (at a fixed number of threads).
     """
@@ -113,7 +116,8 @@ def train(
             started = time.perf_counter()
             batches = _batches(data.train, seed, progress.epochs_done, batch_size, augment)
             count = math.ceil(len(data.train.labels) / batch_size)
-            loss = _train_epoch(model, optimizer, stage, progress.epoch, batches, count)
+            model.train()
+            loss = _train_epoch(forward or model, optimizer, stage, progress.epoch, batches, count)
             if not (math.isfinite(loss) and _is_finite(model)):
                 _restore(good, model, optimizer)
                 raise DivergedError(
@@ -122,7 +126,7 @@ def train(
                     " learning rate"
                 )
             progress.epoch += 1
-            record = measure(model, optimizer, data.validation)
+            record = measure(forward or model, optimizer, data.validation)
             record |= {"stage": stage.name, "epoch": progress.epochs_done + 1, "loss": loss}
             record["seconds"] = time.perf_counter() - started
             progress.history.append(record)
@@ -134,7 +138,7 @@ def train(
     return progress.history
 
 
-def measure(model: nn.Module, optimizer: AffineScaling, validation: Split) -> Record:
+def measure(model: Forward, optimizer: AffineScaling, validation: Split) -> Record:
     """What the history holds of a network: error, density, kurtosis, re-weightings so far."""
     weights = optimizer.weights()
     return {
@@ -147,7 +151,7 @@ def measure(model: nn.Module, optimizer: AffineScaling, validation: Split) -> Re
 
 
 def _train_epoch(
-    model: nn.Module,
+    forward: Forward,
     optimizer: AffineScaling,
     stage: Stage,
     epoch: int,
@@ -155,7 +159,6 @@ def _train_epoch(
     count: int,
 ) -> float:
     """One pass over the data; the mean loss, or NaN as soon as it diverges."""
-    model.train()
     total, images = torch.zeros(()), 0
     for number, batch in enumerate(batches):
         through = (epoch + number / count) / stage.epochs
@@ -163,7 +166,7 @@ def _train_epoch(
             group["lr"] = stage.lr(through)
         stage.on_step(optimizer, through)
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(batch.images), batch.labels)
+        loss = F.cross_entropy(forward(batch.images), batch.labels)
         if not loss.isfinite():
             return math.nan
         torch.autograd.backward(loss)

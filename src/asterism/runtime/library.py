@@ -69,6 +69,8 @@ def load() -> ctypes.CDLL | None:
             c_int64,
             POINTER(c_double),
         ]
+        library.asterism_taps_forward.argtypes = [c_int, *[c_void_p] * 6]
+        library.asterism_taps_backward.argtypes = [c_int, *[c_void_p] * 8]
         return library
     return None
 

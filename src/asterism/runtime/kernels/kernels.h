@@ -15,6 +15,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "conv.h"
 #include "fc.h"
 #include "other.h"
+#include "train.h"
 
 const Kernels KERNELS = {
     .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
@@ -22,5 +23,5 @@ const Kernels KERNELS = {
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
-    .finite = all_finite,
+    .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
 };

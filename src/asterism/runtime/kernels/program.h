@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
+enum { LANES = 16 };   /* floats in the widest vector */
 enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 
 enum Space { SCRATCH, INPUT, OUTPUT };
@@ -55,15 +57,38 @@ typedef struct {
     float weight[4];
 } DenseEntry;
 
+/* The sizes of a layer in training. */
+enum {
+    T_CHANNELS, T_HEIGHT, T_WIDTH, T_OUT, T_KERNEL_H, T_KERNEL_W, T_STRIDE_H, T_STRIDE_W, T_OUT_H,
+    T_OUT_W, T_BLOCKS, T_POOL, /* of 2×2 outputs the largest; then height and width are even */
+};
+
+/* A non-zero of a layer in training: `index` is its place among the weights. */
+typedef struct {
+    int64_t offset, index;
+    float weight;
+} Tap;
+
+/* Those of output channel o are taps[begin[o]] to before taps[begin[o + 1]]. */
+typedef struct {
+    Tap *taps;
+    int64_t *begin;
+} Taps;
+
 typedef void Kernel(const Step *step, const float *in, const float *other, float *out, int64_t images);
 
 typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *fc_sparse_one, *fc_dense, *fc_sparse, *to_columns,
         *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
     int (*finite)(const float *, int64_t);
+    void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
+                         int32_t *, float *);
+    void (*taps_backward)(const int64_t *, const Taps *, const float *, const float *,
+                          const int32_t *, float *, float *, float *, float *);
 } Kernels;
 
 extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;
+const Kernels *asterism_kernels_of(int level);
 void asterism_layer_norm(const Step *, const float *, const float *, float *, int64_t);
 void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);
 void asterism_gather(const Step *, const float *, const float *, float *, int64_t);

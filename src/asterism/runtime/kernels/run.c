@@ -6,7 +6,6 @@
 #include <time.h>
 #include "program.h"
 
-enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { FEW = 4 }; /* images that run one by one */
 enum { MAX_THREADS = 256 };
 
@@ -179,20 +178,24 @@ int asterism_level(void)
     return 0;
 }
 
+const Kernels *asterism_kernels_of(int level)
+{
+#ifdef ASTERISM_X86
+    if (level == 1) return &asterism_avx2;
+    if (level == 2) return &asterism_avx512;
+#else
+    (void)level;
+#endif
+    return &asterism_portable;
+}
+
 Program *asterism_new(const Step *one, int64_t one_steps, const Step *many, int64_t many_steps,
                       int64_t scratch_floats, int64_t in_floats, int64_t out_floats, int level)
 {
     Program *program = malloc(sizeof *program);
     if (!program) return NULL;
-    const Kernels *kernels = &asterism_portable;
-#ifdef ASTERISM_X86
-    if (level == 1) kernels = &asterism_avx2;
-    if (level == 2) kernels = &asterism_avx512;
-#else
-    (void)level;
-#endif
     *program = (Program){one, many, one_steps, many_steps, scratch_floats, in_floats, out_floats,
-                         kernels, PTHREAD_MUTEX_INITIALIZER, NULL};
+                         asterism_kernels_of(level), PTHREAD_MUTEX_INITIALIZER, NULL};
     return program;
 }
 
