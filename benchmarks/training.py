@@ -13,7 +13,7 @@ from asterism import AffineScaling, AllLayers, ReweightedL1
 from asterism.data import Dataset, Split
 from asterism.methods import Dense
 from asterism.models import lenet5
-from asterism.training import train
+from asterism.training import Forward, train
 from benchmarks.timing import median_ratio
 
 BATCH = 128
@@ -57,10 +57,10 @@ def step_overhead(make: Make, stage: str) -> float:
 
 
 def step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor
+    forward: Forward, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor
 ) -> None:
     optimizer.zero_grad()
-    F.cross_entropy(model(images), labels).backward()
+    F.cross_entropy(forward(images), labels).backward()
     optimizer.step()
 
 

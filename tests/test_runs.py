@@ -17,7 +17,7 @@ from conftest import make_mlp
 
 METHOD = Then(
     GradualMagnitude(0.02, cut_epochs=2, retrain_epochs=1),
-    Polish(nonzeros=120, cut_epochs=2, retrain_epochs=2, shift=1),
+    Polish(nonzeros=120, cut_epochs=2, retrain_epochs=2, augment=Shift(1)),
 )
 
 

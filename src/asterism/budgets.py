@@ -3,7 +3,9 @@
 smoke     seconds, on a few images: only shows that everything runs
 quick     what `make reproduce` runs, minutes
 standard  our numbers
+tradeoff  re-weighting against the control from 10 % to 0.2 % non-zeros, at the same epochs
 record    one row, as few weights as we can: re-weighted ℓ1, then further cuts and long retraining
+lenet300  the other network of the benchmark, LeNet-300-100
 paper     the paper's literal protocol (raw omega, lam = 0, its schedule and its cut), with its
           1000 epochs per re-weighting divided by PAPER_FACTOR
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from asterism.augmentation import Shift
 from asterism.errors import InputError
 from asterism.initialisers import Noise
 from asterism.methods import (
@@ -51,6 +54,7 @@ class Budget:
     methods: dict[str, Method]
     train_images: int | None = None
     batch_size: int = 128
+    model: str = "lenet5"
 
 
 def budget(name: str) -> Budget:
@@ -131,6 +135,20 @@ def regularised(penalty: Penalty, lam: float, density: float, epochs: tuple[int,
     )
 
 
+def further(nonzeros: int, epochs: tuple[int, int, int] = (60, 10, 130)) -> AST:
+    """From a sparse network down to a few weights: the same form, slowly, on shifted images.
+
+    What is left is too little to overfit, so that weight decay would only hurt.
+    """
+    return replace(
+        regularised(ReweightedL1(0.3), 0.01, 1.0, epochs),
+        nonzeros=nonzeros,
+        score="magnitude",
+        weight_decay=0.0,
+        augment=Shift(1),
+    )
+
+
 def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
     """The paper's three methods and the control, each with the same epochs."""
     l1, l2, focuss = densities
@@ -179,11 +197,49 @@ PAPER = Budget(
 RECORD = Budget(
     {
         "dense": Dense(epochs=12),
-        "record": Then(
-            STANDARD.methods["reweighted_l1"],
-            Polish(nonzeros=1540, cut_epochs=20, retrain_epochs=110, shift=1),
-        ),
+        "record": Then(STANDARD.methods["reweighted_l1"], further(1239)),
     }
+)
+
+
+def tradeoff(densities: tuple[float, ...], epochs: tuple[int, int, int]) -> dict[str, Method]:
+    """Re-weighted ℓ1 and the control at each density, keys as in "magnitude@0.5" for 0.5 %.
+
+    Both retrain in a phase of their own, on the compacted network. epochs: re-weighting, cutting,
+    retraining; the control cuts during the first two.
+    """
+    reweighting, cutting, retraining = epochs
+    retrain = Polish(retrain_epochs=retraining)
+    methods: dict[str, Method] = {}
+    for density in densities:
+        ast = regularised(ReweightedL1(0.3), 0.07, density, (reweighting, cutting, 0))
+        control = GradualMagnitude(
+            density, cut_epochs=reweighting + cutting, retrain_epochs=0, weight_decay=5e-4
+        )
+        methods[f"reweighted_l1@{100 * density:g}"] = Then(ast, retrain)
+        methods[f"magnitude@{100 * density:g}"] = Then(control, retrain)
+    return methods
+
+
+TRADEOFF = Budget(
+    {
+        "dense": Dense(epochs=12),
+        **tradeoff((0.1, 0.03, 0.01, 0.005, 0.002), epochs=(6, 2, 8)),
+    }
+)
+
+LENET300 = Budget(
+    {
+        "dense": Dense(epochs=20),
+        "reweighted_l1": Then(
+            regularised(ReweightedL1(0.3), 0.07, 0.0138, (20, 4, 0)), Polish(retrain_epochs=40)
+        ),
+        "magnitude": Then(
+            GradualMagnitude(0.0138, cut_epochs=24, retrain_epochs=0, weight_decay=5e-4),
+            Polish(retrain_epochs=40),
+        ),
+    },
+    model="lenet300",
 )
 
 BUDGETS = {
@@ -191,5 +247,7 @@ BUDGETS = {
     "quick": QUICK,
     "standard": STANDARD,
     "paper": PAPER,
+    "tradeoff": TRADEOFF,
     "record": RECORD,
+    "lenet300": LENET300,
 }

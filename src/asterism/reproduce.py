@@ -75,7 +75,7 @@ def jobs(budget: Budget, methods: Sequence[str] | None, seeds: int) -> list[Job]
 
 
 def make_job(budget: Budget, key: str, seed: int) -> Job:
-    return Job(key, budget.methods[key], seed, "lenet5", budget.batch_size)
+    return Job(key, budget.methods[key], seed, budget.model, budget.batch_size)
 
 
 def finished_rows(budget: Budget, data: Dataset, out: Path) -> list[Record]:

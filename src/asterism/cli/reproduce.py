@@ -11,13 +11,17 @@ import typer
 
 from asterism.cli.common import command_line, resumable, show
 
+NETWORKS = {"lenet5": "LeNet-5", "lenet300": "LeNet-300-100"}
+
 
 class BudgetName(str, Enum):
     smoke = "smoke"
     quick = "quick"
     standard = "standard"
     paper = "paper"
+    tradeoff = "tradeoff"
     record = "record"
+    lenet300 = "lenet300"
 
 
 def reproduce(
@@ -25,7 +29,8 @@ def reproduce(
         BudgetName,
         typer.Option(
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
-            " record: one row, as few weights as we can."
+            " tradeoff: against the control at many densities; record: as few weights as we can;"
+            " lenet300: the other network."
         ),
     ] = BudgetName.quick,
     methods: Annotated[
@@ -63,6 +68,7 @@ def reproduce(
         torch.set_num_threads(threads)
     out = out or Path("runs") / budget.value
     chosen = find_budget(budget.value)
+    network = NETWORKS[chosen.model]
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
     with resumable(), monitoring(chosen, keys, seeds) as monitor:
         results = run_all(
@@ -72,7 +78,7 @@ def reproduce(
             methods=keys,
             seeds=seeds,
             resume=resume,
-            caption=f"LeNet-5 on {data}, budget {budget.value}; `{command_line()}`",
+            caption=f"{network} on {data}, budget {budget.value}; `{command_line()}`",
             monitor=monitor,
         )
     if as_json:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from torch import nn
 
+from asterism.augmentation import Shift
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
 from asterism.masks import count
@@ -32,6 +33,7 @@ from asterism.training import History, Stage
 @dataclass(frozen=True)
 class AffineScalingTransformation(Method):
     """`density` is the share of all weights that stays, or shares by pattern (layerwise only).
+    With `nonzeros` it is that many, whatever the size of the network.
 
     lam > 0 trains the regularised objective (`eq:re-weighted`) in the plain metric, with psi
     renewed at each step and lam rising geometrically from a fiftieth of its value. The global cut
@@ -48,6 +50,7 @@ class AffineScalingTransformation(Method):
     epochs_per_reweight: int = 1
     tolerance: float | None = None
     density: float | Mapping[str, float] = 0.0128
+    nonzeros: int | None = None
     cut_by: Literal["global", "layerwise", "none"] = "global"
     cut_from: float = 1.0
     cut_epochs: int = 4
@@ -55,6 +58,7 @@ class AffineScalingTransformation(Method):
     score: str = "lamp"
     lr: float = 0.05
     weight_decay: float = 0.0
+    augment: Shift | None = None
 
     def __post_init__(self) -> None:
         if self.lam > 0 and (self.initialiser != Greedy() or not self.normalise):
@@ -70,9 +74,13 @@ class AffineScalingTransformation(Method):
             "global": f"{gradual}global {self.score}",
             "layerwise": f"layer by layer, {shares} shares",
         }
-        return cuts.get(self.cut_by, "none")
+        return cuts.get(self.cut_by, "none") + (", shifted images" if self.augment else "")
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+        if self.nonzeros is not None:
+            entries = sum(target.param.numel() for target in choose(model))
+            density = self.nonzeros / entries
+            return replace(self, nonzeros=None, density=density).recipe(model, seed)
         regularised = self.lam > 0
         optimizer = wrap(
             model,
@@ -86,7 +94,7 @@ class AffineScalingTransformation(Method):
             reweight_every="step" if regularised else "round",
             seed=seed,
         )
-        return Recipe(optimizer, [*self._reweighting(), *self._cut(model)])
+        return Recipe(optimizer, [*self._reweighting(), *self._cut(model)], self.augment)
 
     # ------------------------------------------------------------------ Algorithm 1
 

@@ -1,7 +1,7 @@
 """Further down from a sparse network, and long retraining of the few weights that stay.
 
-What makes this affordable is that a sparse network has dead units: its retraining runs on the
-compacted network, at a fraction of the time.
+What makes this affordable is that only the non-zeros are computed with: as the later phase of a
+method it runs on the compacted network, through its live weights.
 """
 
 from __future__ import annotations
@@ -21,35 +21,37 @@ from asterism.schedules import geometric
 class Polish(Method):
     """Global cuts from the weights that are there down to `nonzeros`, then retraining.
 
-    shift  in pixels, by which the training images move at random; 0 for none
+    nonzeros  None for those that are there: no cut
     """
 
-    nonzeros: int = 1540
-    cut_epochs: int = 20
-    retrain_epochs: int = 110
-    shift: int = 0
-    score: str = "lamp"
+    nonzeros: int | None = None
+    cut_epochs: int = 0
+    retrain_epochs: int = 20
+    augment: Shift | None = None
+    score: str = "magnitude"
     lr: float = 0.05
-    weight_decay: float = 2e-4
+    weight_decay: float = 0.0
 
     @property
     def cut(self) -> str:
-        return f"gradual, global {self.score}" + (", shifted images" if self.shift else "")
+        cut = "none" if self.nonzeros is None else f"gradual, global {self.score}"
+        return cut + (", shifted images" if self.augment else "")
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
         optimizer = wrap(model, self.weight_decay, freeze_zeros=True)
         masks = optimizer.masks().values()
         alive, entries = sum(int(mask.sum()) for mask in masks), sum(m.numel() for m in masks)
-        if alive < self.nonzeros:
-            raise InputError(f"the network has {alive} non-zeros, fewer than {self.nonzeros}")
+        kept = alive if self.nonzeros is None else self.nonzeros
+        if alive < kept:
+            raise InputError(f"the network has {alive} non-zeros, fewer than {kept}")
         stages = gradual_cut(
-            geometric(alive / entries, self.nonzeros / entries),
+            geometric(alive / entries, kept / entries),
             self.score,
             epochs=(self.cut_epochs, self.retrain_epochs),
             lr=self.lr,
             begin=AffineScaling.flatten,
         )
-        return Recipe(optimizer, stages, Shift(self.shift) if self.shift else None)
+        return Recipe(optimizer, stages, self.augment)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Then(Method):
 
     @property
     def cut(self) -> str:
-        return self.second.cut
+        return self.first.cut if self.second.cut == "none" else self.second.cut
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
         return self.phases[0].recipe(model, seed)

@@ -15,7 +15,8 @@ from asterism.report.paper import LAYERS, TABLE_1, Published
 
 Record = Mapping[str, Any]
 
-# Rows come in this order; a method not named here follows under its own key.
+# Rows come in this order; a method not named here follows under its own key. What follows an @ in a
+# key tells variants of one method apart.
 NAMES = {
     "dense": "Dense",
     "reweighted_l1": "Re-weighted ℓ1",
@@ -56,10 +57,13 @@ def table(records: Sequence[Record], *, caption: str = "") -> str:
     return _markdown(rows) + (f"\n\n{caption}" if caption else "")
 
 
-def _order(record: Record) -> tuple[int, str, str]:
+def _order(record: Record) -> tuple[int, float, str, str]:
     method = record["method"]
-    rank = list(NAMES).index(method) if method in NAMES else len(NAMES)
-    return rank, method, record["cut"]
+    name = method.partition("@")[0]
+    rank = list(NAMES).index(name) if name in NAMES else len(NAMES)
+    # Within a method by density, the densest first; the seeds of one key stay together.
+    variant = method.partition("@")[2]
+    return rank, -float(variant or 0), method, record["cut"]
 
 
 def _our_row(method: str, records: Sequence[Record], layers: Sequence[str]) -> list[str]:
@@ -68,7 +72,7 @@ def _our_row(method: str, records: Sequence[Record], layers: Sequence[str]) -> l
     spread = f" ± {stdev(errors):.2f}" if len(errors) > 1 else ""
     epochs = sorted({record["epochs"] for record in records})
     return [
-        NAMES.get(method, method),
+        NAMES.get(method.partition("@")[0], method),
         records[0]["cut"] or NONE,
         *(f"{fmean(record['layers'][layer] for record in records):.2f}" for layer in layers),
         f"{fmean(record['density_percent'] for record in records):.2f}",
