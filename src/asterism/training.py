@@ -114,10 +114,10 @@ def train(
             stage.begin(optimizer)
         while progress.epoch < stage.epochs:
             started = time.perf_counter()
-            batches = _batches(data.train, seed, progress.epochs_done, batch_size, augment)
+            drawn = batches(data.train, seed, progress.epochs_done, batch_size, augment)
             count = math.ceil(len(data.train.labels) / batch_size)
             model.train()
-            loss = _train_epoch(forward or model, optimizer, stage, progress.epoch, batches, count)
+            loss = _train_epoch(forward or model, optimizer, stage, progress.epoch, drawn, count)
             if not (math.isfinite(loss) and _is_finite(model)):
                 _restore(good, model, optimizer)
                 raise DivergedError(
@@ -176,7 +176,7 @@ def _train_epoch(
     return float(total) / images
 
 
-def _batches(
+def batches(
     split: Split, seed: int, epoch: int, size: int, augment: Augment | None
 ) -> Iterator[Split]:
     """The images in an order, and with changes, that depend on the seed and the epoch alone."""
