@@ -1,0 +1,96 @@
+"""The smallest file: a sparse LeNet-5, its values learnt in codebooks, saved with its graph.
+
+    asterism reproduce --budget record --seeds 3 --out runs/record --resume
+    python experiments/file/lenet5.py runs/record/record-0 --bits 3 --out experiments/file
+
+Validation images choose: the bits by hand, before, on seed 0. The test images are read once, from
+the written file, run by the runtime; --explore leaves them alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from asterism import compact, live_forward, runtime, save
+from asterism.augmentation import Shift
+from asterism.codebooks import Codebooks
+from asterism.data import Dataset, Split, load
+from asterism.files import read_json, write_json
+from asterism.metrics import error_percent
+from asterism.models import lenet5
+from asterism.runs import load_model
+from asterism.schedules import warmup_cosine
+from asterism.training import batches
+
+BATCH = 128
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="the folder of a finished run")
+    parser.add_argument("--bits", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--explore", action="store_true", help="read no test image")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    data, seed = load("mnist"), int(options.run.name.rpartition("-")[2])
+    network = lenet5()
+    network.load_state_dict(load_model(options.run / "model.safetensors"))
+    small = compact(network).model
+    quantise(small, data, options.bits, options.epochs, options.lr, seed)
+    path = options.out / f"lenet5-{options.run.name}-{options.bits}bit.asterism"
+    size = save(small, path, example_inputs=data.train.images[:1], mode="small", bits=options.bits)
+    result = {
+        "file": path.name,
+        "bytes": size,
+        "seed": seed,
+        "bits": options.bits,
+        "epochs": options.epochs,
+        "lr": options.lr,
+        "nonzeros": sum(int(p.count_nonzero()) for p in small.parameters() if p.dim() > 1),
+        "validation_error_percent": error_of_file(path, data.validation),
+        "from": read_json(options.run / "result.json")["config"],
+        "command": " ".join(["python", *sys.argv]),
+    }
+    if not options.explore:
+        result["test_error_percent"] = error_of_file(path, data.test)
+    write_json(path.with_suffix(".json"), result)
+    print({key: value for key, value in result.items() if key not in ("from", "command")})
+
+
+def quantise(
+    network: nn.Module, data: Dataset, bits: int, epochs: int, lr: float, seed: int
+) -> None:
+    """Learns the codebooks on shifted images, through the live weights."""
+    forward = live_forward(network, data.train.images[:1])
+    sgd = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9, nesterov=True)
+    optimizer = Codebooks(sgd, network, bits)
+    rate, steps = warmup_cosine(lr), epochs * -(-len(data.train.labels) // BATCH)
+    for epoch in range(epochs):
+        for batch in batches(data.train, seed + 5000, epoch, BATCH, Shift(1)):
+            optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
+            optimizer.zero_grad()
+            F.cross_entropy(forward(batch.images), batch.labels).backward()
+            optimizer.step()
+        error = error_percent(forward, data.validation.images, data.validation.labels)
+        print(f"epoch {epoch + 1} of {epochs}: validation error {error:.2f} %", flush=True)
+
+
+def error_of_file(path: Path, split: Split) -> float:
+    """In per cent, of the file as the runtime runs it."""
+    net = runtime.load(path)
+    outputs = torch.from_numpy(net(split.images.numpy()))
+    return 100 * int((outputs.argmax(1) != split.labels).sum()) / len(split.labels)
+
+
+if __name__ == "__main__":
+    main()
