@@ -1,9 +1,9 @@
 """The smallest file: a sparse LeNet-5, its values learnt in codebooks, saved with its graph.
 
     asterism reproduce --budget record --seeds 3 --out runs/record --resume
-    python experiments/file/lenet5.py runs/record/record-0 --bits 3 --out experiments/file
+    python experiments/file/lenet5.py runs/record/record-0 --bits 4 3 3 4 --out experiments/file
 
-Validation images choose: the bits by hand, before, on seed 0. The test images are read once, from
+Validation images chose the bits, by hand, on seed 0. The test images are read once, from
 the written file, run by the runtime; --explore leaves them alone.
 """
 
@@ -24,6 +24,7 @@ from asterism.data import Dataset, Split, load
 from asterism.files import read_json, write_json
 from asterism.metrics import error_percent
 from asterism.models import lenet5
+from asterism.names import owner
 from asterism.runs import load_model
 from asterism.schedules import warmup_cosine
 from asterism.training import batches
@@ -34,7 +35,7 @@ BATCH = 128
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("--bits", type=int, default=3)
+    parser.add_argument("--bits", type=int, nargs=4, default=[4] * 4, help="of each layer")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--out", type=Path, default=Path("."))
@@ -46,9 +47,11 @@ def main() -> None:
     network = lenet5()
     network.load_state_dict(load_model(options.run / "model.safetensors"))
     small = compact(network).model
-    quantise(small, data, options.bits, options.epochs, options.lr, seed)
-    path = options.out / f"lenet5-{options.run.name}-{options.bits}bit.asterism"
-    size = save(small, path, example_inputs=data.train.images[:1], mode="small", bits=options.bits)
+    by_layer = dict(zip(("conv1", "conv2", "fc1", "fc2"), options.bits, strict=True))
+    bits = {name: by_layer[owner(name)] for name, _ in small.named_parameters()}
+    quantise(small, data, bits, options.epochs, options.lr, seed)
+    path = options.out / f"lenet5-{options.run.name}.asterism"
+    size = save(small, path, example_inputs=data.train.images[:1], mode="small", bits=bits)
     result = {
         "file": path.name,
         "bytes": size,
@@ -68,7 +71,12 @@ def main() -> None:
 
 
 def quantise(
-    network: nn.Module, data: Dataset, bits: int, epochs: int, lr: float, seed: int
+    network: nn.Module,
+    data: Dataset,
+    bits: dict[str, int],
+    epochs: int,
+    lr: float,
+    seed: int,
 ) -> None:
     """Learns the codebooks on shifted images, through the live weights."""
     forward = live_forward(network, data.train.images[:1])

@@ -224,7 +224,7 @@ def tradeoff(densities: tuple[float, ...], epochs: tuple[int, int, int]) -> dict
 TRADEOFF = Budget(
     {
         "dense": Dense(epochs=12),
-        **tradeoff((0.1, 0.03, 0.01, 0.005, 0.002), epochs=(6, 2, 8)),
+        **tradeoff((0.1, 0.02, 0.005, 0.002), epochs=(6, 2, 8)),
     }
 )
 
