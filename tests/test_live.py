@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from asterism import AffineScaling, ReweightedL1
+from asterism import AffineScaling, ReweightedL1, supervised
 from asterism.errors import InputError
-from asterism.live import live_forward
+from asterism.live import live_forward, live_if_worth
 from asterism.models import lenet5, lenet300
 from asterism.runtime import library
 
@@ -156,3 +156,59 @@ def test_an_odd_pooling_is_refused() -> None:
     model = nn.Sequential(nn.Conv2d(1, 1, 3), nn.MaxPool2d(2), nn.Flatten())
     with pytest.raises(InputError, match="5×5"):
         live_forward(model, torch.zeros(1, 1, 7, 7))
+
+
+def pruned(model: nn.Module) -> AffineScaling:
+    sgd = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = AffineScaling(sgd, model, ReweightedL1())
+    optimizer.prune(density=0.05)
+    return optimizer
+
+
+def test_live_weights_are_used_where_that_is_exact() -> None:
+    inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
+    model = lenet300()
+    assert live_if_worth(model, pruned(model).masks(), [inputs]) is not None
+    assert live_if_worth(model, pruned(model).masks(), [inputs, inputs]) is None
+
+
+@pytest.mark.parametrize("change", ["zero", "dense", "dropout"])
+def test_live_weights_are_not_used_where_that_would_change_the_training(change: str) -> None:
+    """A zero that is not pruned may yet learn; dropout is only there in training."""
+    inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
+    layers = [nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 3)]
+    if change == "dropout":
+        layers.insert(2, nn.Dropout(0.5))
+    model = nn.Sequential(*layers)
+    optimizer = pruned(model)
+    masks = optimizer.masks()
+    with torch.no_grad():
+        if change == "zero":
+            alive = model[0].weight.view(-1).nonzero()[0]
+            model[0].weight.view(-1)[alive] = 0
+        if change == "dense":
+            model[0].weight.fill_(0.1)
+            masks = {name: torch.ones_like(mask) for name, mask in masks.items()}
+            model[2].weight.fill_(0.1)
+    assert live_if_worth(model, masks, [inputs]) is None
+
+
+def test_supervised_training_of_a_sparse_network_is_the_same_through_its_live_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs = torch.randn(64, 784, generator=torch.Generator().manual_seed(0))
+    batches = [(inputs, torch.arange(64) % 10)]
+    trained = []
+    for live in (True, False):
+        if not live:
+            monkeypatch.setattr(library, "load", lambda: None)
+        torch.manual_seed(0)
+        model = lenet300()
+        supervised(batches, batches).fit(model, pruned(model), epochs=5)
+        trained.append(model)
+    for fast, slow in zip(trained[0].parameters(), trained[1].parameters(), strict=True):
+        torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-5)
+    assert any(
+        not torch.equal(fast, slow)
+        for fast, slow in zip(trained[0].parameters(), trained[1].parameters(), strict=True)
+    ), "to the bit the same: the kernels were not used"

@@ -62,7 +62,7 @@ def main() -> None:
         "nonzeros": sum(int(p.count_nonzero()) for p in small.parameters() if p.dim() > 1),
         "validation_error_percent": error_of_file(path, data.validation),
         "from": read_json(options.run / "result.json")["config"],
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", "experiments/file/lenet5.py", *sys.argv[1:]]),
     }
     if not options.explore:
         result["test_error_percent"] = error_of_file(path, data.test)

@@ -16,10 +16,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
+from asterism.live import live_if_worth
 from asterism.metrics import evaluating
+from asterism.scaling import AffineScaling
 from asterism.schedules import warmup_cosine
 from asterism.training import DivergedError
 
+Forward = Callable[..., Any]
 Loss = Callable[[Any, Any], Tensor]
 Metric = Callable[[Any, Any], Tensor | float]
 
@@ -58,8 +61,12 @@ class Supervised:
         return getattr(self, name)
 
     def fit(self, model: nn.Module, optimizer: Optimizer, epochs: int) -> None:
-        """Trains; each call warms the learning rate up to the optimizer's and lets it fall."""
+        """Trains; each call warms the learning rate up to the optimizer's and lets it fall.
+
+        A network with few weights left is trained through these alone, where that is possible.
+        """
         model.train()
+        forward: Forward | None = None
         peaks = [group["lr"] for group in optimizer.param_groups]
         shape = warmup_cosine(1.0)
         length = _length(self.train_loader)
@@ -71,8 +78,10 @@ class Supervised:
                 within = (number + 1) / (length + 1) if length else 0.5
                 for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                     group["lr"] = peak * shape((epoch + within) / epochs)
+                if forward is None:
+                    forward = _fastest(model, optimizer, inputs)
                 optimizer.zero_grad()
-                loss = self.loss(model(*inputs), targets)
+                loss = self.loss(forward(*inputs), targets)
                 if not loss.isfinite():
                     raise DivergedError(f"the loss is {loss.item()} in epoch {epoch + 1}")
                 torch.autograd.backward(loss)
@@ -125,6 +134,12 @@ def supervised(
     100.0
     """
     return Supervised(train_loader, valid_loader, loss, metric, higher_is_better, clip_norm)
+
+
+def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Sequence[Any]) -> Forward:
+    if not isinstance(optimizer, AffineScaling):
+        return model
+    return live_if_worth(model, optimizer.masks(), inputs) or model
 
 
 def _batches(
