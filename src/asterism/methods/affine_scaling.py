@@ -92,6 +92,7 @@ class AffineScalingTransformation(Method):
             normalise=self.normalise,
             affine=not regularised,
             reweight_every="step" if regularised else "round",
+            freeze_zeros=True,
             seed=seed,
         )
         return Recipe(optimizer, [*self._reweighting(), *self._cut(model)], self.augment)
