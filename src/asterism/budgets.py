@@ -153,6 +153,13 @@ def few_weights(nonzeros: int) -> Method:
     )
 
 
+def few_by_magnitude(nonzeros: int) -> Method:
+    """The control of `few_weights`: gradual cuts by magnitude in the place of its penalty."""
+    shift = Shift(1)
+    first = GradualMagnitude(0.03, cut_epochs=8, retrain_epochs=0, weight_decay=5e-4, augment=shift)
+    return Then(first, Polish(nonzeros, cut_epochs=115, retrain_epochs=95, augment=shift))
+
+
 def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
     """The paper's three methods and the control, each with the same epochs."""
     l1, l2, focuss = densities
@@ -203,6 +210,7 @@ RECORD = Budget(
         "dense": Dense(epochs=12),
         "record@1540": few_weights(1540),
         "record@1239": few_weights(1239),
+        "magnitude@1540": few_by_magnitude(1540),
     }
 )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from asterism.augmentation import Shift
 from asterism.methods.recipe import Method, Recipe, gradual_cut, wrap
 from asterism.scaling import AffineScaling
 from asterism.schedules import cubic
@@ -22,10 +23,11 @@ class GradualMagnitude(Method):
     score: str = "lamp"
     lr: float = 0.05
     weight_decay: float = 1e-4
+    augment: Shift | None = None
 
     @property
     def cut(self) -> str:
-        return f"gradual, global {self.score}"
+        return f"gradual, global {self.score}" + (", shifted images" if self.augment else "")
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
         stages = gradual_cut(
@@ -35,4 +37,4 @@ class GradualMagnitude(Method):
             lr=self.lr,
             begin=AffineScaling.flatten,
         )
-        return Recipe(wrap(model, self.weight_decay), stages)
+        return Recipe(wrap(model, self.weight_decay), stages, self.augment)

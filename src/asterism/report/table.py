@@ -25,7 +25,7 @@ NAMES = {
     "dns": "DNS",
     "lwc": "LWC",
     "magnitude": "Magnitude (control)",
-    "record": "Re-weighted ℓ1, polished",
+    "record": "Re-weighted ℓ1, slowly",
 }
 TEXT_COLUMNS = 2  # method and cut; the rest are numbers, aligned right
 NONE = "–"
