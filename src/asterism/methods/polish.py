@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from torch import nn
 
 from asterism.augmentation import Shift
-from asterism.errors import InputError
 from asterism.methods.recipe import Method, Recipe, gradual_cut, wrap
 from asterism.scaling import AffineScaling
 from asterism.schedules import geometric
@@ -19,7 +18,7 @@ from asterism.schedules import geometric
 
 @dataclass(frozen=True)
 class Polish(Method):
-    """Global cuts from the weights that are there down to `nonzeros`, then retraining.
+    """Global cuts from the weights that are there down to at most `nonzeros`, then retraining.
 
     nonzeros  None for those that are there: no cut
     """
@@ -41,9 +40,7 @@ class Polish(Method):
         optimizer = wrap(model, self.weight_decay, freeze_zeros=True)
         masks = optimizer.masks().values()
         alive, entries = sum(int(mask.sum()) for mask in masks), sum(m.numel() for m in masks)
-        kept = alive if self.nonzeros is None else self.nonzeros
-        if alive < kept:
-            raise InputError(f"the network has {alive} non-zeros, fewer than {kept}")
+        kept = alive if self.nonzeros is None else min(alive, self.nonzeros)
         stages = gradual_cut(
             geometric(alive / entries, kept / entries),
             self.score,
