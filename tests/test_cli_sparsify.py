@@ -133,7 +133,10 @@ def test_a_folder_in_use_is_refused_untouched(run):
     assert "add --resume" in taken.stderr
     other = asterism(*SEARCH, "--resume", "--max-drop", "3", "--out", str(run))
     assert other.returncode == 2
-    assert "begun with other settings (it differs in max_drop)" in other.stderr
+    assert "another config (it differs in max_drop): choose another folder" in other.stderr
+    threads = asterism(*SEARCH, "--resume", "--threads", "2", "--out", str(run))
+    assert threads.returncode == 2
+    assert "another config (it differs in threads): add --threads 1, or" in threads.stderr
     assert (run / "state.pt").read_bytes() == before
 
 
@@ -155,6 +158,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,27 @@ def test_interrupted_at_each_trial_it_ends_in_the_same_bits(dense, tmp_path):
 def test_a_folder_in_use_and_another_search_are_refused(dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path, max_epochs=2)
     before = (tmp_path / "state.pt").read_bytes()
-    with pytest.raises(InputError, match="holds a search already"):
+    with pytest.raises(InputError, match="holds a run already: add --resume"):
         search(copy.deepcopy(dense), tmp_path, max_epochs=2)
     with pytest.raises(InputError, match="differs in max_drop, budget.max_epochs"):
         search(copy.deepcopy(dense), tmp_path, max_drop=1.0, resume=True)
     assert (tmp_path / "state.pt").read_bytes() == before
+
+
+def test_a_failed_start_leaves_the_folder_to_the_corrected_call(dense, tmp_path):
+    def no_step(fit):
+        return lambda model, optimizer, epochs: None
+
+    folder = tmp_path / "run"
+    with pytest.raises(InputError, match="max_epochs must be at least 2"):
+        search(copy.deepcopy(dense), folder, max_epochs=1)
+    with pytest.raises(InputError, match="set higher_is_better=True"):
+        search(copy.deepcopy(dense), folder, higher_is_better=False)
+    with pytest.raises(InputError, match="fit took no step"):
+        search(copy.deepcopy(dense), folder, no_step)
+    assert not folder.exists()
+    search(copy.deepcopy(dense), folder, max_epochs=2)
+    assert (folder / "result.json").exists()
 
 
 @pytest.mark.parametrize("name", ["state.pt", "start.pt", "config.json"])

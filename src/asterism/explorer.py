@@ -102,7 +102,6 @@ class Search:
     def run(self) -> None:
         if not self._restore():
             self._measure_dense()
-            self._save()
         while not self.state.stop_reason:
             self.state.stop_reason = self._advance()
             self._save()

@@ -24,49 +24,46 @@ import torch
 from torch import Tensor, nn
 
 from asterism.checkpoints import write_checkpoint
-from asterism.describe import differences
+from asterism.claims import refuse_others
 from asterism.errors import FormatError, InputError
-from asterism.files import read_json, write_atomically, write_json
+from asterism.files import write_atomically, write_json
 from asterism.front import Packed, Point, unpack
 
 VERSION = 1
 
 
 class Journal:
-    """Writes to a folder, or nowhere."""
+    """Writes to a folder, or nowhere; `beside` is JSON to keep there too, by the file's name.
 
-    def __init__(self, folder: str | Path | None) -> None:
+    The folder is claimed with the first state that is worth protecting: what goes wrong before
+    that leaves no trace, so that a corrected call may use the same folder.
+    """
+
+    def __init__(
+        self, folder: str | Path | None, beside: Mapping[str, dict[str, Any]] | None = None
+    ) -> None:
         self.folder = None if folder is None else Path(folder)
+        self.beside = dict(beside or {})
 
-    def claim(self, config: dict[str, Any], resume: bool) -> None:
-        """The folder is this search's, or it is refused with nothing in it touched."""
+    def begin(self, config: dict[str, Any], resume: bool) -> None:
+        """An error if the folder is another search's; nothing is written yet."""
         if self.folder is None:
             if resume:
                 raise InputError("there is nothing to resume without a folder: give run='folder'")
             return
-        path = self.folder / "config.json"
-        config = json.loads(json.dumps(config))
-        if not path.exists():
-            if (self.folder / "state.pt").exists():
-                raise InputError(f"{self.folder} has lost its config.json: choose another folder")
-            write_json(path, config)
-            return
-        changed = differences(read_json(path), config)
-        if changed:
-            raise InputError(
-                f"{self.folder} belongs to another search (it differs in {', '.join(changed)}):"
-                " choose another folder"
-            )
-        if not resume:
-            raise InputError(
-                f"{self.folder} holds a search already: resume it, or choose another folder"
-            )
+        path, config = self.folder / "config.json", json.loads(json.dumps(config))
+        if not path.exists() and (self.folder / "state.pt").exists():
+            raise InputError(f"{self.folder} has lost its config.json: choose another folder")
+        refuse_others(path, config, resume)
+        self.beside["config.json"] = config
 
     def save(self, state: Mapping[str, Any], points: list[Point], start: Point) -> None:
         """Where the search stands, whole or not at all."""
         if self.folder is None:
             return
-        if not (self.folder / "start.pt").exists():
+        if not (self.folder / "state.pt").exists():
+            for name, content in self.beside.items():
+                write_json(self.folder / name, content)
             _write(self.folder / "start.pt", _plain(start))
         plain = {**state, "version": VERSION, "points": [_plain(point) for point in points]}
         _write(self.folder / "state.pt", plain)

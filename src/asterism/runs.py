@@ -21,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from asterism import __version__
+from asterism.claims import claim
 from asterism.compaction import compact
 from asterism.data import Dataset
-from asterism.describe import describe, differences
+from asterism.describe import describe
 from asterism.errors import InputError
 from asterism.files import read_json, write_atomically, write_json
 from asterism.live import live_forward
@@ -143,25 +144,6 @@ def _fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
         return live_forward(network, data.train.images[:1])
     except InputError:
         return None
-
-
-def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
-    """The folder is this run's, or it is refused with nothing in it touched."""
-    path = folder / "config.json"
-    if not path.exists():
-        write_json(path, config)
-        return
-    found = read_json(path)
-    changed = differences(found, config)
-    if changed:
-        advice = "choose another --out, or delete it"
-        if changed == ["threads"]:
-            advice = f"add --threads {found['threads']}, or {advice}"
-        raise InputError(
-            f"{folder} belongs to another config (it differs in {', '.join(changed)}): {advice}"
-        )
-    if not resume:
-        raise InputError(f"{folder} holds a run already: add --resume, or choose another --out")
 
 
 def summarise(

@@ -62,7 +62,7 @@ def sparsify(
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
     generators: Sequence[torch.Generator] = (),
-    run: str | Path | None = None,
+    run: str | Path | Journal | None = None,
     resume: bool = False,
     watch: Callable[[Record], Any] | None = None,
 ) -> SparsifyResult:
@@ -81,7 +81,8 @@ def sparsify(
     optimizer         makes the inner optimizer from a list of parameters
     include, exclude  glob patterns over layers; see `asterism.targets`
     generators        random generators of your own, to be saved with the run
-    run, resume       a folder to keep the search in, and whether to go on with what it holds
+    run, resume       a folder to keep the search in, and whether to go on with what it holds; it is
+                      claimed once the first call of `fit` has gone well
     watch             called with each record of the history
 
     >>> _ = torch.manual_seed(0)
@@ -111,8 +112,8 @@ def sparsify(
         "weights": {name: list(weight.shape) for name, weight in bench.weights().items()},
         "threads": torch.get_num_threads(),
     }
-    journal = Journal(run)
-    journal.claim(config, resume)
+    journal = run if isinstance(run, Journal) else Journal(run)
+    journal.begin(config, resume)
     search = Search(bench, optimizers, goal, budget, reweighting, journal, generators, watch)
     try:
         search.run()

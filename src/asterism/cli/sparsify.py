@@ -6,11 +6,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asterism.cli.common import resumable
+
+if TYPE_CHECKING:
+    from asterism.recipes import SearchRecipe
+
+RECIPE = "recipe.json"
+"""What a search was told, kept in its folder."""
 
 
 def sparsify(
@@ -67,9 +73,8 @@ def sparsify(
     import torch
 
     from asterism.factories import make_data, make_model
-    from asterism.files import read_json, write_json
-    from asterism.journal import load_into
-    from asterism.recipes import make_recipe
+    from asterism.files import read_json
+    from asterism.journal import Journal, load_into
     from asterism.search import sparsify as search
     from asterism.supervision import supervised
 
@@ -91,16 +96,13 @@ def sparsify(
         "exclude": exclude or None,
         "seed": seed,
     }
-    settings, source = _settings(given, recipe, out, resume)
-    chosen = make_recipe(settings, source)
+    chosen = _recipe(given, recipe, out, resume)
     torch.manual_seed(chosen.seed)
     network = make_model(chosen.model)
     if chosen.weights is not None:
         load_into(network, Path(chosen.weights))
     task = supervised(**make_data(chosen.data))
     make_optimizer = chosen.make_optimizer()
-    if not (out / "recipe.json").exists():
-        write_json(out / "recipe.json", chosen.plain())
     with resumable(), _watching(chosen.max_epochs) as watch:
         result = search(
             network,
@@ -113,7 +115,7 @@ def sparsify(
             optimizer=make_optimizer,
             include=chosen.include,
             exclude=chosen.exclude,
-            run=out,
+            run=Journal(out, {RECIPE: chosen.plain()}),
             resume=resume,
             watch=watch,
         )
@@ -129,31 +131,19 @@ def sparsify(
     print(f"written to {out}/", file=sys.stderr)
 
 
-def _settings(
-    given: dict[str, Any], recipe: Path | None, out: Path, resume: bool
-) -> tuple[dict[str, Any], str]:
+def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> SearchRecipe:
     """Options before the recipe; in a folder in use, none but the ones it was begun with."""
-    from asterism.describe import differences
-    from asterism.errors import InputError
+    from asterism.claims import refuse_others
     from asterism.recipes import make_recipe, read_recipe
 
     named = {name: value for name, value in given.items() if value is not None}
     read = {} if recipe is None else read_recipe(recipe)
-    settings, source = {**read, **named}, "the command" if recipe is None else str(recipe)
-    kept = out / "recipe.json"
-    if not kept.exists():
-        return settings, source
-    if not resume:
-        raise InputError(f"{out} holds a search already: add --resume, or choose another --out")
-    found = read_recipe(kept)
-    merged = {**found, **settings}
-    changed = differences(found, make_recipe(merged, source).plain())
-    if changed:
-        raise InputError(
-            f"{out} was begun with other settings (it differs in {', '.join(changed)}): leave"
-            " them out, or choose another --out"
-        )
-    return found, str(kept)
+    kept = out / RECIPE
+    begun = read_recipe(kept) if kept.exists() else {}
+    source = "the command" if recipe is None else str(recipe)
+    chosen = make_recipe({**begun, **read, **named}, source)
+    refuse_others(kept, chosen.plain(), resume)
+    return chosen
 
 
 @contextmanager
