@@ -26,6 +26,7 @@ def full(): return {"train_loader": [1], "valid_loader": [2], "higher_is_better"
 def strange(): return {"train_loader": [1], "valid_loader": [2], "los": None}
 def half(): return {"train_loader": [1]}
 def fails(): raise KeyError("weights")
+def explains(): raise RuntimeError("it\\n  has\\n\\treasons")
 def nothing(): return None
 """
 
@@ -60,6 +61,7 @@ def test_data_is_a_pair_or_a_dict(file):
         ("FILE:modle", "has no modle; it has .*model"),
         ("FILE:number", "is a int, not a function"),
         ("FILE:fails", "raised KeyError: 'weights'"),
+        ("FILE:explains", "raised RuntimeError: it has reasons$"),
         ("FILE:nothing", "must return a torch.nn.Module, found NoneType"),
     ],
 )

@@ -145,7 +145,9 @@ def test_a_time_budget_ends_the_search(model):
         ({"exclude": ["nonesuch"]}, "no layer matches the pattern 'nonesuch'"),
         ({"resume": True}, "give run='folder'"),
         ({"evaluate": lambda model: math.nan}, "evaluate gives nan for the dense model"),
-        ({"evaluate": lambda model: None}, "evaluate must return a number"),
+        ({"evaluate": lambda model: None}, "evaluate must return one number, found NoneType"),
+        ({"evaluate": lambda model: torch.ones(2)}, "must return one number, found Tensor"),
+        ({"evaluate": lambda model: len(5)}, "evaluate raised TypeError: object of type 'int'"),
         ({"evaluate": lambda model: 1 / 0}, "evaluate raised ZeroDivisionError"),
         ({"fit": lambda model, optimizer, epochs: None}, "fit took no step"),
         ({"fit": lambda model, optimizer, epochs: 1 / 0}, "fit raised ZeroDivisionError"),
@@ -200,7 +202,7 @@ def test_a_loader_that_raises_half_way_names_itself(model):
             raise OSError("the network is down")
 
     before = copy.deepcopy(model.state_dict())
-    message = "the training loader raised OSError after 3 batches: the network is down"
+    message = "after 3 batches the training loader raised OSError: the network is down"
     with pytest.raises(InputError, match=message):
         asterism.sparsify(model, **asterism.supervised(Failing(), valid), max_drop=2.0)
     assert same(model.state_dict(), before)

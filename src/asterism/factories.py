@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 
 
 def find(spec: str) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ def call(spec: str) -> Any:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{spec} raised {type(error).__name__}: {error}") from error
+        raise InputError(f"{spec} raised {one_line(error)}") from error
 
 
 def make_model(spec: str) -> nn.Module:
@@ -100,9 +100,9 @@ def _import(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise InputError(f"no module is called {name}: is it installed, or here?") from error
-        raise InputError(f"importing {name} raised ModuleNotFoundError: {error}") from error
+        raise InputError(f"importing {name} raised {one_line(error)}") from error
     except Exception as error:
-        raise InputError(f"importing {name} raised {type(error).__name__}: {error}") from error
+        raise InputError(f"importing {name} raised {one_line(error)}") from error
 
 
 def _load_file(path: Path) -> Any:
@@ -118,7 +118,7 @@ def _load_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f"running {path} raised {type(error).__name__}: {error}") from error
+        raise InputError(f"running {path} raised {one_line(error)}") from error
     finally:
         sys.path.remove(str(path.parent.resolve()))
     return module

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.live import live_if_worth
 from asterism.metrics import evaluating
 from asterism.scaling import AffineScaling
@@ -157,7 +157,7 @@ def _batches(
             return
         except Exception as error:
             raise InputError(
-                f"the {what} loader raised {type(error).__name__} after {number} batches: {error}"
+                f"after {number} batches the {what} loader raised {one_line(error)}"
             ) from error
         if not isinstance(batch, tuple | list) or len(batch) < 2:
             raise InputError(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism import inner
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.methods.recipe import prune_down_to
 from asterism.penalties import ReweightedL1
 from asterism.scaling import AffineScaling
@@ -69,13 +69,16 @@ class Bench:
     def measure(self) -> float:
         """The user's metric, NaN included."""
         try:
-            return float(self.evaluate(self.model))
+            metric = self.evaluate(self.model)
         except InputError:
             raise
-        except TypeError as error:
-            raise InputError(f"evaluate must return a number: {error}") from error
         except Exception as error:
-            raise InputError(f"evaluate raised {type(error).__name__}: {error}") from error
+            raise InputError(f"evaluate raised {one_line(error)}") from error
+        try:
+            return float(metric)
+        except (TypeError, ValueError, RuntimeError) as error:
+            found = type(metric).__name__
+            raise InputError(f"evaluate must return one number, found {found}") from error
 
     def wrap(self, **options: Any) -> AffineScaling:
         """A fresh optimizer; weights that are zero now stay zero."""
@@ -155,7 +158,7 @@ class Bench:
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"fit raised {type(error).__name__}: {error}") from error
+            raise InputError(f"fit raised {one_line(error)}") from error
         if not optimizer.steps:
             raise InputError("fit took no step with the optimizer it was given")
         for name, weight in optimizer.weights().items():
