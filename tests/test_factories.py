@@ -96,3 +96,30 @@ def test_a_file_that_cannot_run_is_one_line(source, message, tmp_path):
     path.write_text(source)
     with pytest.raises(InputError, match=message):
         find(f"{path}:model")
+
+
+def test_a_file_is_run_once_for_all_its_functions(tmp_path):
+    path, runs = tmp_path / "net.py", tmp_path / "runs"
+    path.write_text(f"with open({str(runs)!r}, 'a') as file: file.write('x')\n" + SOURCE)
+    (tmp_path / "beside.py").write_text("WIDTH = 2\n")
+    make_model(f"{path}:model")
+    make_data(f"{path}:loaders")
+    assert runs.read_text() == "x"
+
+
+def test_files_of_the_same_name_are_not_mixed_up(tmp_path):
+    for width, folder in enumerate(["one", "other"], start=1):
+        (tmp_path / folder).mkdir()
+        source = f"from torch import nn\ndef model(): return nn.Linear(3, {width})\n"
+        (tmp_path / folder / "net.py").write_text(source)
+    sizes = [len(make_model(f"{tmp_path}/{each}/net.py:model").weight) for each in ("one", "other")]
+    assert sizes == [1, 2]
+
+
+def test_a_file_that_failed_is_run_anew_once_it_is_mended(tmp_path):
+    path = tmp_path / "mended.py"
+    path.write_text("1 / 0")
+    with pytest.raises(InputError, match="raised ZeroDivisionError"):
+        find(f"{path}:model")
+    path.write_text("def model(): return 1\n")
+    assert find(f"{path}:model")() == 1

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from torch import nn
 
@@ -106,9 +107,12 @@ def _import(name: str) -> Any:
 
 
 def _load_file(path: Path) -> Any:
+    """The file as a module, run once however many of its functions are asked for."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    name = f"asterism_factory_{path.stem}"
+    name = f"asterism_factory_{path.stem}_{crc32(str(path.resolve()).encode()):08x}"
+    if name in sys.modules:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -118,6 +122,7 @@ def _load_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
         raise InputError(f"running {path} raised {one_line(error)}") from error
     finally:
         sys.path.remove(str(path.parent.resolve()))
