@@ -48,6 +48,26 @@ def test_finds_a_sparse_network_within_the_tolerance(model):
     assert result.stop_reason
 
 
+def kinds(result: asterism.SparsifyResult) -> list[str]:
+    return [record["trial"] for record in result.history]
+
+
+def test_it_reweights_before_it_cuts(model):
+    result = asterism.sparsify(model, **task(), max_drop=2.0, max_epochs=20)
+    first_cut = kinds(result).index("cut")
+    assert kinds(result)[:3] == ["dense", "settle", "reweight"]
+    assert "reweight" not in kinds(result)[first_cut:]
+    assert "no re-weighting" not in result.history[1]["note"]
+
+
+@pytest.mark.parametrize(("reweighting", "said"), [(0.2, True), (0.0, False)])
+def test_a_budget_too_short_for_reweighting_is_said(model, reweighting, said):
+    options = {"max_epochs": 6, "reweighting": reweighting}
+    result = asterism.sparsify(model, **task(), max_drop=2.0, **options)
+    assert "reweight" not in kinds(result)
+    assert ("no re-weighting: its share" in result.history[1]["note"]) == said
+
+
 def test_the_front_is_one_and_its_weights_can_be_had(model):
     whole = task()
     result = asterism.sparsify(model, **whole, max_drop=2.0, max_epochs=20)

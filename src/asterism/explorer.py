@@ -128,8 +128,6 @@ class Search:
         state = self.state
         if not state.steps:
             return self._settle()
-        if not state.epochs_per_cut:
-            state.epochs_per_cut = self.budget.trial(state.epochs, state.seconds)
         if state.pull:
             self._reweight()
             return ""
@@ -176,6 +174,9 @@ class Search:
             if not steps:
                 raise InputError(f"{note} before anything was cut: lower the learning rate")
             state.steps = float(steps)
+            state.epochs_per_cut = self.budget.trial(state.epochs, state.seconds)
+            if self.reweighting and not self._epochs_to_reweight:
+                note = _join(note, "no re-weighting: its share of the budget is too small for it")
         else:
             state.optimizer += 1
             note = note or "the metric fell without any cut: another optimizer"
@@ -183,10 +184,15 @@ class Search:
         left = self.budget.next_trial(state.epochs, state.seconds, 1)
         return "" if left else self._finished("the budget is spent")
 
+    @property
+    def _epochs_to_reweight(self) -> int:
+        """What each re-weighting may take of its share of the budget."""
+        share = self.reweighting * TRIALS / REWEIGHTING_TRIALS
+        return round(share * self.state.epochs_per_cut)
+
     def _reweight(self) -> None:
         """Trains the re-weighted objective, stronger each time, until the metric suffers."""
-        state = self.state
-        wanted = round(self.reweighting * TRIALS / REWEIGHTING_TRIALS * state.epochs_per_cut)
+        state, wanted = self.state, self._epochs_to_reweight
         epochs = self.budget.next_trial(state.epochs, state.seconds, wanted) if wanted else 0
         if not epochs:
             state.pull = 0.0
@@ -230,7 +236,7 @@ class Search:
             if good:
                 self.state.base = packed
         if not good:
-            note = "; ".join([*([note] if note else []), "rolled back"])
+            note = _join(note, "rolled back")
         self._record(kind, metric, self._is_good(metric), note)
         return good
 
@@ -339,3 +345,7 @@ class Search:
             plain["base"] = self.start.packed
         self.state = State(**plain)
         return True
+
+
+def _join(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
