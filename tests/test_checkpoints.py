@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import asterism
-from asterism.checkpoints import read_checkpoint, write_checkpoint
+from asterism.checkpoints import load_into, read_checkpoint, write_checkpoint
 from asterism.errors import FormatError, InputError
 from asterism.metrics import kurtosis
 
@@ -96,6 +96,26 @@ def test_plain_checkpoints_of_every_kind(tmp_path: Path):
     for name in ("a.safetensors", "b.pt", "c.pt", "d.asterism"):
         found = read_checkpoint(tmp_path / name)
         assert_same({key: found[key] for key in state}, state)
+
+
+@pytest.mark.parametrize("name", ["net.pt", "net.safetensors", "net.asterism"])
+def test_every_kind_of_file_is_loaded_into_a_model(name: str, tmp_path: Path):
+    model, other = sparse_model(), sparse_model()
+    if name == "net.asterism":
+        asterism.save(model, tmp_path / name)
+    elif name == "net.safetensors":
+        write_checkpoint(tmp_path / name, model.state_dict())
+    else:
+        torch.save(model.state_dict(), tmp_path / name)
+    load_into(other, tmp_path / name)
+    assert_same(other.state_dict(), model.state_dict())
+
+
+def test_a_file_that_does_not_fit_is_one_line(tmp_path: Path):
+    write_checkpoint(tmp_path / "a.safetensors", {"0.weight": torch.zeros(3, 3)})
+    with pytest.raises(InputError, match="a.safetensors does not fit the model: .*3.bias") as error:
+        load_into(sparse_model(), tmp_path / "a.safetensors")
+    assert "\n" not in str(error.value)
 
 
 def test_names_come_in_their_natural_order(tmp_path: Path):

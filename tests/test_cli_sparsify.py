@@ -150,7 +150,7 @@ def test_a_folder_in_use_is_refused_untouched(run):
         ([*FACTORIES, "--max-drop", "1", "--exclude", "conv*"], "no layer matches the pattern"),
         ([*FACTORIES, "--max-drop", "1", "--optimizer", "magic"], "unknown optimizer 'magic'"),
         ([*FACTORIES, "--max-drop", "1", "--weights", "none.pt"], "cannot read none.pt"),
-        ([*FACTORIES, "--max-drop", "1", "--weights", SMALL], "cannot read weights from"),
+        ([*FACTORIES, "--max-drop", "1", "--weights", SMALL], "is no checkpoint that can be read"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):

@@ -11,7 +11,6 @@ from torch import nn
 
 import asterism
 from asterism.errors import FormatError, InputError
-from asterism.journal import load_weights
 from small import task, trained
 
 
@@ -92,14 +91,15 @@ def test_a_damaged_folder_is_one_line(name, dense, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_a_hostile_file_runs_nothing(tmp_path):
+def test_a_hostile_file_runs_nothing(dense, tmp_path):
     class Hostile:
         def __reduce__(self):
             return (open, (str(tmp_path / "owned"), "w"))
 
-    torch.save({"weight": Hostile()}, tmp_path / "net.pt")
-    with pytest.raises(FormatError, match="cannot read weights from"):
-        load_weights(tmp_path / "net.pt")
+    search(copy.deepcopy(dense), tmp_path, max_epochs=2)
+    torch.save({"weight": Hostile()}, tmp_path / "state.pt")
+    with pytest.raises(FormatError, match="cannot read .*state.pt, it is damaged"):
+        search(copy.deepcopy(dense), tmp_path, max_epochs=2, resume=True)
     assert not (tmp_path / "owned").exists()
 
 

@@ -6,7 +6,6 @@ unpickled but what torch calls weights only.
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from asterism import file
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.file.container import MAGIC
 from asterism.files import write_atomically
 
@@ -97,6 +96,14 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     return _read_torch(path)
 
 
+def load_into(model: nn.Module, path: str | Path) -> None:
+    """The weights of any file that `read_checkpoint` reads, every one of them and no others."""
+    try:
+        model.load_state_dict(read_checkpoint(path))
+    except RuntimeError as error:
+        raise InputError(f"{path} does not fit the model: {one_line(error)}") from error
+
+
 def write_checkpoint(path: str | Path, state: Mapping[str, Tensor]) -> None:
     """A plain state dict as safetensors, shared tensors under each of their names."""
     unshared = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
@@ -155,7 +162,7 @@ def _in_order(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # a damaged file may raise anything
         raise InputError(
             f"{path} is no checkpoint that can be read safely (safetensors, or torch.save of a"
             f" state dict): {type(error).__name__}"

@@ -13,21 +13,19 @@ Nothing in it can run code: the .pt files are read with weights_only=True.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from asterism.checkpoints import write_checkpoint
 from asterism.claims import refuse_others
 from asterism.errors import FormatError, InputError
-from asterism.files import write_atomically, write_json
+from asterism.files import write_json
 from asterism.front import Packed, Point, unpack
+from asterism.snapshots import read_snapshot, write_snapshot
 
 VERSION = 1
 
@@ -64,15 +62,15 @@ class Journal:
         if not (self.folder / "state.pt").exists():
             for name, content in self.beside.items():
                 write_json(self.folder / name, content)
-            _write(self.folder / "start.pt", _plain(start))
+            write_snapshot(self.folder / "start.pt", _plain(start))
         plain = {**state, "version": VERSION, "points": [_plain(point) for point in points]}
-        _write(self.folder / "state.pt", plain)
+        write_snapshot(self.folder / "state.pt", plain)
 
     def load(self) -> tuple[dict[str, Any], list[Point], Point] | None:
         """What `save` wrote last, or None before the first time."""
         if self.folder is None or not (self.folder / "state.pt").exists():
             return None
-        state, start = _read(self.folder / "state.pt"), _read(self.folder / "start.pt")
+        state, start = (read_snapshot(self.folder / name) for name in ("state.pt", "start.pt"))
         if state.pop("version", None) != VERSION:
             raise FormatError(f"{self.folder}/state.pt is of another version of asterism")
         try:
@@ -96,46 +94,6 @@ def save_weights(path: Path, packed: Packed) -> None:
     """As a plain state_dict; what is no tensor has no place in the file."""
     state = {name: each for name, each in unpack(packed).items() if isinstance(each, Tensor)}
     write_checkpoint(path, state)
-
-
-def load_weights(path: Path) -> dict[str, Any]:
-    """A state_dict from .safetensors, or from .pt without running any code that it may hold."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        if path.suffix == ".safetensors":
-            return safetensors.torch.load(content)
-        state = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
-    except Exception as error:  # a damaged file may raise anything
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"cannot read weights from {path}: {reason}") from error
-    if not isinstance(state, dict):
-        raise FormatError(f"{path} holds a {type(state).__name__}, not a state_dict")
-    return state
-
-
-def load_into(model: nn.Module, path: Path) -> None:
-    """The weights of a file, every one of them and no others."""
-    try:
-        model.load_state_dict(load_weights(path))
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} does not fit the model: {reason}") from error
-
-
-def _write(path: Path, content: Any) -> None:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    write_atomically(path, buffer.getvalue())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    state = load_weights(path)
-    if not state:
-        raise FormatError(f"{path} is empty")
-    return state
 
 
 def _plain(point: Point) -> dict[str, Any]:

@@ -9,7 +9,6 @@ so that a resumed run sees what an undisturbed one would have seen.
 
 from __future__ import annotations
 
-import io
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +23,11 @@ from torch import Tensor, nn
 from asterism.augmentation import Augment
 from asterism.data import Dataset, Split
 from asterism.errors import InputError
-from asterism.files import write_atomically
 from asterism.metrics import error_percent, kurtosis, nonzeros, total_density_percent
 from asterism.names import layer
 from asterism.scaling import AffineScaling
 from asterism.schedules import Schedule
+from asterism.snapshots import read_snapshot, write_snapshot
 
 Record = dict[str, Any]
 History = list[Record]
@@ -132,7 +131,7 @@ def train(
             progress.history.append(record)
             good = _snapshot(model, optimizer, progress)
             if checkpoint is not None:
-                _save(checkpoint, good)
+                write_snapshot(checkpoint, good)
             watch(record)
         progress.stage, progress.epoch = progress.stage + 1, 0
     return progress.history
@@ -219,20 +218,8 @@ def _clone(state: Any) -> Any:
     return [_clone(each) for each in state] if isinstance(state, list) else state
 
 
-def _save(path: Path, snapshot: Record) -> None:
-    buffer = io.BytesIO()
-    torch.save(snapshot, buffer)
-    write_atomically(path, buffer.getvalue())
-
-
 def _load(path: Path) -> Record:
-    """What `_save` wrote, read without running any code that the file may hold."""
-    try:
-        snapshot = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # a damaged file may raise anything
-        raise InputError(f"cannot read {path}, it is damaged: delete it to start anew") from error
-    if not isinstance(snapshot, dict) or not snapshot.keys() >= CHECKPOINT:
+    snapshot = read_snapshot(path)
+    if not snapshot.keys() >= CHECKPOINT:
         raise InputError(f"cannot read {path}, it is no checkpoint: delete it to start anew")
     return snapshot

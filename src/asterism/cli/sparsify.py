@@ -32,7 +32,7 @@ def sparsify(
         float | None, typer.Option(help="How much worse the metric may get, in its own units.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Trained weights, .safetensors or .pt.")
+        Path | None, typer.Option(help="Trained weights: .safetensors, .pt or .asterism.")
     ] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Budget in epochs; default 60.")] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
@@ -72,9 +72,10 @@ def sparsify(
 
     import torch
 
+    from asterism.checkpoints import load_into
     from asterism.factories import make_data, make_model
     from asterism.files import read_json
-    from asterism.journal import Journal, load_into
+    from asterism.journal import Journal
     from asterism.search import sparsify as search
     from asterism.supervision import supervised
 
