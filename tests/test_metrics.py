@@ -13,11 +13,9 @@ from asterism.metrics import (
     evaluate,
     kurtosis,
     live_units,
-    macs,
     nonzeros,
     total_density_percent,
 )
-from asterism.models import lenet5
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -80,85 +78,6 @@ def test_live_units_are_those_left_alive(outputs: set[int], inputs: set[int]) ->
 def test_live_units_refuses_a_bias() -> None:
     with pytest.raises(InputError, match=r"\(10,\)"):
         live_units(torch.ones(10))
-
-
-def test_macs_of_lenet5_are_the_published_ones() -> None:
-    counts = macs(lenet5(), torch.zeros(7, 1, 28, 28))
-    assert {name: dense for name, (dense, _) in counts.items()} == {
-        "conv1": 288_000,
-        "conv2": 1_600_000,
-        "fc1": 400_000,
-        "fc2": 5_000,
-    }
-    assert sum(dense for dense, _ in counts.values()) == 2_293_000
-
-
-def assert_counts_like_ones(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, size: int) -> None:
-    """With inputs and live weights of 1, the sum of the outputs is the number of products."""
-    example = torch.ones(1, module.in_channels, *[size] * len(module.kernel_size))
-    mask = (torch.rand_like(module.weight) < 0.5).float()
-    sums = []
-    with torch.no_grad():
-        for weight in (torch.ones_like(mask), mask):
-            module.weight.copy_(weight)
-            sums.append(int(module(example).sum()))
-    assert macs(module, example.expand(5, *example.shape[1:])) == {"": tuple(sums)}
-
-
-@given(
-    kind=st.sampled_from([nn.Conv1d, nn.Conv2d, nn.Conv3d]),
-    groups=st.integers(1, 3),
-    kernel=st.integers(1, 3),
-    stride=st.integers(1, 3),
-    dilation=st.integers(1, 2),
-)
-def test_macs_of_a_convolution_are_its_products(
-    kind: type[nn.Conv2d], groups: int, kernel: int, stride: int, dilation: int
-) -> None:
-    module = kind(
-        2 * groups, 3 * groups, kernel, stride, dilation=dilation, groups=groups, bias=False
-    )
-    assert_counts_like_ones(module, size=7)
-
-
-def test_macs_of_a_linear_count_every_leading_dimension() -> None:
-    layer = nn.Linear(4, 3)
-    with torch.no_grad():
-        layer.weight.zero_()[0, 1] = 1.0
-    assert macs(layer, torch.zeros(2, 5, 6, 4)) == {"": (5 * 6 * 12, 5 * 6 * 1)}
-
-
-class Twice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.used, self.unused = nn.Linear(3, 3), nn.Linear(3, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.used(self.used(inputs))
-
-
-def test_macs_count_each_call() -> None:
-    assert macs(Twice(), torch.zeros(4, 3)) == {"used": (18, 18), "unused": (0, 0)}
-
-
-def test_macs_sees_a_parametrized_weight() -> None:
-    layer = nn.Linear(4, 3)
-    nn.utils.parametrize.register_parametrization(layer, "weight", nn.Threshold(math.inf, 0.0))
-    assert macs(nn.Sequential(layer), torch.zeros(1, 4))["0"] == (12, 0)
-
-
-@pytest.mark.parametrize("features", [3, 4], ids=["forward works", "forward fails"])
-def test_macs_leaves_the_model_as_it_was(features: int) -> None:
-    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.BatchNorm1d(3))
-    model[1].eval()
-    state = {key: value.clone() for key, value in model.state_dict().items()}
-    try:
-        macs(model, torch.ones(2, features))
-    except RuntimeError:
-        assert features == 4
-    assert not any(module._forward_hooks for module in model.modules())
-    assert [module.training for module in model.modules()] == [True, True, False, True]
-    assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
 
 
 @given(seeds, st.integers(1, 30), st.integers(1, 40))

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 from asterism import InputError
-from asterism.metrics import macs as macs_by_module
 from asterism.models import lenet5
 from asterism.usage import macs
 
@@ -21,11 +22,33 @@ def by_name(model: nn.Module, inputs: Any) -> dict[str, int]:
 
 
 def test_lenet_has_the_published_numbers() -> None:
-    model, images = lenet5(), torch.rand(3, 1, 28, 28)
-    found = by_name(model, images)
-    dense = {f"{name}.weight": pair[0] for name, pair in macs_by_module(model, images).items()}
-    assert found == dense
+    found = by_name(lenet5(), torch.rand(3, 1, 28, 28))
+    assert found == {
+        "conv1.weight": 288_000,
+        "conv2.weight": 1_600_000,
+        "fc1.weight": 400_000,
+        "fc2.weight": 5_000,
+    }
     assert sum(found.values()) == 2_293_000
+
+
+@given(
+    kind=st.sampled_from([nn.Conv1d, nn.Conv2d, nn.Conv3d]),
+    groups=st.integers(1, 3),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+)
+def test_a_convolution_is_its_products(
+    kind: type[nn.Conv2d], groups: int, kernel: int, stride: int, dilation: int
+) -> None:
+    """With inputs and weights of 1, the sum of the outputs is the number of products."""
+    settings: dict[str, Any] = {"dilation": dilation, "groups": groups, "bias": False}
+    module = kind(2 * groups, 3 * groups, kernel, stride, **settings)
+    nn.init.ones_(module.weight)
+    example = torch.ones(1, 2 * groups, *[7] * len(module.kernel_size))
+    products = int(module(example).sum())
+    assert by_name(module, example.expand(5, *example.shape[1:])) == {"weight": products}
 
 
 CASES: list[tuple[nn.Module, tuple[int, ...], dict[str, int]]] = [
@@ -97,6 +120,15 @@ def test_every_use_counts_and_the_model_is_left_as_it_was() -> None:
     assert model.training
     assert not model.twin.training
     assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_a_forward_that_fails_leaves_the_model_as_it_was() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.BatchNorm1d(3))
+    model[1].eval()
+    with pytest.raises(RuntimeError):
+        macs(model, torch.ones(2, 4))
+    assert not any(module._forward_hooks for module in model.modules())
+    assert [module.training for module in model.modules()] == [True, True, False, True]
 
 
 def test_packed_sequences_count_their_steps() -> None:

@@ -1,4 +1,4 @@
-"""What is measured of weights and models: moments, densities, live units, MACs, error.
+"""What is measured of weights and models: moments, densities, live units, error.
 
 Owns the counting and nothing else: it never changes a weight, and knows of no method, dataset
 or file.
@@ -6,9 +6,7 @@ or file.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
-from typing import cast
+from contextlib import contextmanager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -76,39 +74,6 @@ def live_units(weight: Tensor) -> tuple[int, int]:
     alive = weight != 0
     outputs, inputs = alive.flatten(1), alive.transpose(0, 1).flatten(1)
     return int(outputs.any(1).sum()), int(inputs.any(1).sum())
-
-
-@torch.no_grad()
-def macs(model: nn.Module, example: Tensor) -> dict[str, tuple[int, int]]:
-    """(dense, non-zero) multiply-accumulates of one example, by Conv and Linear module name.
-
-    Each weight is used once for every position of its output, padding included, so that
-    MACs = positions · weights. Found by running the first example of the batch `example`: a
-    module called twice counts twice, one never called has (0, 0), and calls of
-    torch.nn.functional are not seen.
-
-    >>> macs(nn.Sequential(nn.Linear(4, 3)), torch.zeros(8, 4))
-    {'0': (12, 12)}
-    """
-    counts: dict[str, tuple[int, int]] = {}
-
-    def count(name: str, module: nn.Module, _: object, output: Tensor) -> None:
-        weight = cast(Tensor, module.weight)
-        positions = output.numel() // weight.shape[0]
-        dense, live = counts[name]
-        counts[name] = (
-            dense + positions * weight.numel(),
-            live + positions * int(weight.count_nonzero()),
-        )
-
-    with ExitStack() as stack:
-        stack.enter_context(evaluating(model))
-        for name, module in model.named_modules():
-            if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear):
-                counts[name] = (0, 0)
-                stack.enter_context(module.register_forward_hook(partial(count, name)))
-        model(example[:1])
-    return counts
 
 
 def error_percent(
