@@ -44,6 +44,15 @@ def test_lamp_ranks_as_magnitude_does_and_ignores_the_layers_scale(seed: int, sc
     torch.testing.assert_close(lamp(theta * scale), lamp(theta), rtol=1e-4, atol=0)
 
 
+@given(st.lists(st.tuples(st.floats(0.01, 10), st.integers(1, 4)), min_size=1, max_size=8))
+def test_lamp_of_a_group_is_that_of_the_last_of_so_many_equal_weights(
+    groups: list[tuple[float, int]],
+) -> None:
+    magnitudes, sizes = torch.tensor([m for m, _ in groups]), torch.tensor([n for _, n in groups])
+    single = lamp(magnitudes.repeat_interleave(sizes))
+    torch.testing.assert_close(lamp(magnitudes, sizes), single[sizes.cumsum(0) - 1])
+
+
 def test_lamp_of_zeros_is_zero() -> None:
     assert lamp(torch.zeros(3)).tolist() == [0, 0, 0]
 

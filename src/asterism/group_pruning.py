@@ -7,7 +7,7 @@ of both kinds compete by the same scores. Pure functions of tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,36 +32,16 @@ class Units:
 def measure(theta: Tensor, kept: Tensor, groups: Partition | None, score: str) -> Units:
     """The live groups of a layer with their scores; of the dead ones OUT."""
     if groups is None:
-        scores, size = SCORES[score](theta * kept).flatten(), kept.flatten().long()
+        scores, size = SCORES[score](theta * kept, None).flatten(), kept.flatten().long()
     else:
-        magnitudes = rms(theta * kept, groups)
-        scores, size = GROUP_SCORES[score](magnitudes, groups), groups.sums(kept.long())
+        magnitudes, size = rms(theta * kept, groups), groups.sums(kept.long())
+        scores = SCORES[score](magnitudes, groups.sizes)
     return Units(scores.masked_fill(size == 0, OUT), size)
 
 
 def rms(theta: Tensor, groups: Partition) -> Tensor:
     """‖theta_G‖ / √n of each group; pruned weights count as zeros."""
     return groups.magnitudes(groups.reduce(theta.square()))
-
-
-def lamp(magnitudes: Tensor, groups: Partition) -> Tensor:
-    """m² over the sum of n·m² of the layer's groups at or above it: what a weight of it is worth.
-
-    It is the LAMP score of single weights, were each as large as its group's RMS, and so compares
-    fairly with those and with groups of other sizes.
-    """
-    squares = magnitudes.double().square()
-    ordered, order = squares.sort(descending=True, stable=True)
-    tail = (ordered * groups.sizes[order]).cumsum(0)
-    scores = torch.empty_like(squares)
-    scores[order] = torch.where(tail > 0, ordered / tail, 0.0)
-    return scores.to(torch.float32)
-
-
-GROUP_SCORES: dict[str, Callable[[Tensor, Partition], Tensor]] = {
-    "magnitude": lambda magnitudes, groups: magnitudes,
-    "lamp": lamp,
-}
 
 
 def keep_best(layers: Sequence[Units], budget: int) -> list[Tensor]:
