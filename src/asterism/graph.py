@@ -11,8 +11,9 @@ dimension of every value is the batch, of any size.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from asterism.errors import FormatError
 
@@ -20,6 +21,7 @@ VERSION = 1
 MAX_RANK = 8
 MAX_NUMBER = 2**31 - 1
 
+T = TypeVar("T")
 Number = int | float
 _Defaults = dict[str, Number]
 
@@ -116,6 +118,15 @@ class Node:
     def number(self, name: str) -> Number:
         default = OPERATIONS[self.op].defaults[name]
         return default if isinstance(self.settings, tuple) else self.settings.get(name, default)
+
+    def given(self, weights: Sequence[T]) -> list[T | None]:
+        """Its own of all weights, one for each that the operation may have.
+
+        >>> Node("linear", (0,), (1,)).given(["a", "b"])
+        ['b', None]
+        """
+        found = [None if place is None else weights[place] for place in self.weights]
+        return found + [None] * (OPERATIONS[self.op].weights - len(found))
 
     def pair(self, name: str) -> tuple[int, int]:
         return self[f"{name}_h"], self[f"{name}_w"]

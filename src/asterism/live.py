@@ -206,8 +206,7 @@ def _halves(node: Node) -> bool:
 
 
 def _weighted(node: Node, weights: list[nn.Parameter | None]) -> dict[str, Any]:
-    given = [None if place is None else weights[place] for place in node.weights]
-    weight, bias = (*given, None)[:2]
+    weight, bias = node.given(weights)
     if weight is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
         raise InputError("only parameters of type float32 on the CPU can be trained so")
     if node.op == "linear":

@@ -29,11 +29,8 @@ class Rebuilt(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         values = [x]
         for node in self.layers:
-            weights = [
-                None if place is None else getattr(self, f"w{place}") for place in node.weights
-            ]
-            weights += [None] * (4 - len(weights))
-            values.append(_RULES[node.op](node, [values[value] for value in node.inputs], weights))
+            inputs = [values[value] for value in node.inputs]
+            values.append(_RULES[node.op](node, inputs, node.given(list(self.buffers()))))
         return values[-1]
 
 

@@ -31,8 +31,7 @@ class Choice:
 
 
 def linear(layer: Layer, many: bool, rows: int) -> Choice:
-    weight = layer.weights[0]
-    assert weight is not None
+    weight = layer.weight
     nonzeros = int(np.count_nonzero(weight))
     if many:
         sparse, dense = MANY_SPARSE * nonzeros, MANY_DENSE * weight.size
@@ -42,8 +41,7 @@ def linear(layer: Layer, many: bool, rows: int) -> Choice:
 
 
 def conv(layer: Layer, at: Window) -> Choice:
-    weight = layer.weights[0]
-    assert weight is not None
+    weight = layer.weight
     outputs = live_outputs(layer)
     live = kernel(weight)[outputs].reshape(len(outputs), weight[0].size) != 0
     nonzeros = int(live.sum())

@@ -31,10 +31,22 @@ class Layer:
     node: Node
     inputs: tuple[int, ...]
     out: int
-    weights: tuple[Array | None, ...]
+    weights: list[Array | None]
     relu: bool = False
     pool: bool = False
     needed: Mask | None = None
+
+    @property
+    def weight(self) -> Array:
+        """Of a convolution or a fully connected layer."""
+        assert self.weights[0] is not None
+        return self.weights[0]
+
+    @property
+    def bias(self) -> Array:
+        """The same, zeros where it has none."""
+        given = self.weights[1]
+        return np.zeros(len(self.weight), np.float32) if given is None else given
 
     @property
     def name(self) -> str:
@@ -53,7 +65,7 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
         if node.op in ("flatten", "reshape"):
             roots[out] = inputs[0]
             continue
-        given = tuple(None if weight is None else weights[weight] for weight in node.weights)
+        given = node.given(weights)
         layer = Layer(place, node, inputs, out, given)
         maker = makers.get(node.inputs[0])
         if maker is not None and uses[node.inputs[0]] == 1:
@@ -73,18 +85,18 @@ def _uses(graph: Graph) -> Counter[int]:
 
 
 def _merge(
-    layer: Layer, node: Node, given: tuple[Array | None, ...], shapes: Sequence[Shape]
+    layer: Layer, node: Node, given: list[Array | None], shapes: Sequence[Shape]
 ) -> Layer | None:
     """`layer` with `node` after it, where the two can run as one."""
     weighted = layer.node.op in ("conv", "linear") and not layer.relu and not layer.pool
     if node.op == "batch_norm" and weighted:
         if layer.node.op == "linear" and len(shapes[layer.out]) != 1:
             return None
-        return _fold(layer, *scale_and_shift(node, [*given, *[None] * (4 - len(given))]))
+        return _fold(layer, *scale_and_shift(node, given))
     if node.op == "relu" and layer.node.op in ("conv", "linear", "add"):
         return replace(layer, relu=True)
     if node.op == "max_pool" and layer.node.op == "conv" and not layer.pool and _halves(node):
-        window = kernel(_weight(layer)).shape[2:]
+        window = kernel(layer.weight).shape[2:]
         _, *size = shapes[layer.out]
         if len(size) == 2 and min(size) > 1 and window != (1, 1):
             return replace(layer, pool=True)
@@ -102,16 +114,9 @@ def _halves(node: Node) -> bool:
     )
 
 
-def _weight(layer: Layer) -> Array:
-    assert layer.weights[0] is not None
-    return layer.weights[0]
-
-
 def _fold(layer: Layer, scale: Array, shift: Array) -> Layer:
-    weight = _weight(layer)
-    bias = layer.weights[1] if len(layer.weights) > 1 else None
-    folded = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
-    return replace(layer, weights=(folded, shift if bias is None else bias * scale + shift))
+    folded = layer.weight * scale.reshape(-1, *[1] * (layer.weight.ndim - 1))
+    return replace(layer, weights=[folded, layer.bias * scale + shift])
 
 
 _THROUGH = ("relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "clamp", "add", "mul")
@@ -135,7 +140,7 @@ def _read(layer: Layer, mine: Mask, shape: Shape) -> Mask:
     if layer.node.op in _THROUGH:
         return mine
     if layer.node.op == "linear" and mine.ndim == 1:
-        read: Mask = (_weight(layer)[mine] != 0).any(0)
+        read: Mask = (layer.weight[mine] != 0).any(0)
         return read
     if layer.node.op == "conv":
         channels = np.zeros(shape[0], bool)
@@ -153,7 +158,7 @@ def live_outputs(layer: Layer) -> npt.NDArray[np.intp]:
 def live_inputs(layer: Layer) -> npt.NDArray[np.intp]:
     """The input channels of a convolution that its needed outputs have a weight for."""
     outputs = live_outputs(layer)
-    weight = _weight(layer)
+    weight = layer.weight
     group = outputs // max(1, len(weight) // layer.node["groups"])
     used = (weight[outputs] != 0).any(tuple(range(2, weight.ndim)))
     output, channel = np.nonzero(used)

@@ -73,7 +73,7 @@ class Window:
 def window(layer: Layer, in_shape: Shape, out_shape: Shape) -> Window:
     """`out_shape` is the convolution's own, before any pooling."""
     (_, *size), (_, *out) = image(in_shape), image(out_shape)
-    extent = kernel(_weight(layer)).shape[2:]
+    extent = kernel(layer.weight).shape[2:]
     padding, stride, dilation = (layer.node.pair(n) for n in ("padding", "stride", "dilation"))
     if extent == (1, 1) and padding == (0, 0) and stride == (1, 1):
         size, out = [1, size[0] * size[1]], [1, out[0] * out[1]]  # places do not matter
@@ -101,19 +101,9 @@ def window(layer: Layer, in_shape: Shape, out_shape: Shape) -> Window:
     return found
 
 
-def _weight(layer: Layer) -> Array:
-    assert layer.weights[0] is not None
-    return layer.weights[0]
-
-
-def bias(layer: Layer) -> Array:
-    given = layer.weights[1] if len(layer.weights) > 1 else None
-    return np.zeros(len(_weight(layer)), np.float32) if given is None else given
-
-
 def _offsets(layer: Layer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Indices]:
     """The needed outputs' weights, and each one's offset in the packed input."""
-    outputs, weight = live_outputs(layer), kernel(_weight(layer))
+    outputs, weight = live_outputs(layer), kernel(layer.weight)
     per_group = weight.shape[1]
     group = outputs // (len(weight) // layer.node["groups"])
     slots = np.zeros(per_group * layer.node["groups"], np.int64)
@@ -135,7 +125,7 @@ def conv_sparse(layer: Layer, at: Window) -> Data:
     order = np.argsort(counts, kind="stable")
     entries = np.empty(int(counts.sum()), ENTRY)
     entries["offset"], entries["weight"] = offsets[order][live[order]], weight[order][live[order]]
-    return entries, _starts(counts[order]), _i32(outputs[order]), bias(layer)[outputs[order]]
+    return entries, _starts(counts[order]), _i32(outputs[order]), layer.bias[outputs[order]]
 
 
 def conv_dense(layer: Layer, at: Window) -> Data:
@@ -147,7 +137,7 @@ def conv_dense(layer: Layer, at: Window) -> Data:
     channels = np.full(quads * 4, -1, np.int32)
     channels[: len(outputs)] = outputs
     biases = np.zeros(quads * 4, np.float32)
-    biases[: len(outputs)] = bias(layer)[outputs]
+    biases[: len(outputs)] = layer.bias[outputs]
     columns = padded.reshape(quads, 4, -1).transpose(0, 2, 1)
     live = (columns != 0).any(2)
     entries = np.empty(int(live.sum()), DENSE_ENTRY)
@@ -159,45 +149,45 @@ def conv_dense(layer: Layer, at: Window) -> Data:
 def fc_sparse(layer: Layer, slots: Indices) -> Data:
     """Row by row, with the place of a feature's column for its offset."""
     rows = _rows(layer)
-    weight = _weight(layer)[rows]
+    weight = layer.weight[rows]
     live = weight != 0
     order = np.argsort(live.sum(1), kind="stable")
     row, column = np.nonzero(live[order])
     entries = np.empty(len(row), ENTRY)
     entries["offset"], entries["weight"] = slots[column] * BLOCK, weight[order[row], column]
     counts = np.bincount(row, minlength=len(rows))
-    return entries, _starts(counts), _i32(rows[order]), bias(layer)[rows[order]]
+    return entries, _starts(counts), _i32(rows[order]), layer.bias[rows[order]]
 
 
 def fc_sparse_one(layer: Layer) -> Data:
     """SELL-8: weights, places, where slices begin and which rows they are, biases."""
     rows = _rows(layer)
-    live = _weight(layer)[rows] != 0
+    live = layer.weight[rows] != 0
     order = rows[np.argsort(live.sum(1), kind="stable")]
     slices = -(-len(order) // 8)
     padded = np.full(slices * 8, -1, np.int32)
     padded[: len(order)] = order
-    row, place = np.nonzero(_weight(layer)[order] != 0)
+    row, place = np.nonzero(layer.weight[order] != 0)
     counts = np.bincount(row, minlength=slices * 8)
     starts = _starts(counts.reshape(slices, 8).max(1, initial=0))
     position = np.arange(len(row)) - _starts(counts)[row]
     flat = (starts[row // 8] + position) * 8 + row % 8
     weights = np.zeros(int(starts[-1]) * 8, np.float32)
     places = np.zeros(int(starts[-1]) * 8, np.int32)
-    weights[flat], places[flat] = _weight(layer)[order[row], place], place
+    weights[flat], places[flat] = layer.weight[order[row], place], place
     biases = np.zeros(slices * 8, np.float32)
-    biases[: len(order)] = bias(layer)[order]
+    biases[: len(order)] = layer.bias[order]
     return weights, places, np.concatenate([starts, padded]), biases
 
 
 def fc_dense(layer: Layer) -> Data:
     """Panels of 16 outputs: for each input, their weights side by side."""
-    weight = _weight(layer)
+    weight = layer.weight
     panels = -(-len(weight) // 16)
     padded = np.zeros((panels * 16, weight.shape[1]), np.float32)
     padded[: len(weight)] = weight
     biases = np.zeros(panels * 16, np.float32)
-    biases[: len(weight)] = bias(layer)
+    biases[: len(weight)] = layer.bias
     packed = padded.reshape(panels, 16, -1).transpose(0, 2, 1)
     none = np.zeros(0, np.int32)
     return np.ascontiguousarray(packed), none, none, biases
@@ -207,7 +197,7 @@ def _rows(layer: Layer) -> npt.NDArray[np.intp]:
     """The needed outputs of a fully connected layer; all where it runs over several rows."""
     assert layer.needed is not None
     if layer.needed.ndim > 1:
-        return np.arange(len(_weight(layer)))
+        return np.arange(len(layer.weight))
     return np.flatnonzero(layer.needed)
 
 

@@ -130,8 +130,7 @@ class _Builder:
     def as_columns(self, value: int, layer: Layer) -> tuple[Buffer, Indices]:
         """A value feature by feature, and where each of its features is."""
         if value not in self.columns:
-            assert layer.weights[0] is not None
-            live = np.flatnonzero((layer.weights[0] != 0).any(0)).astype(np.int32)
+            live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
             slots = np.zeros(self.size(value), np.int32)
             slots[live] = np.arange(len(live), dtype=np.int32)
             buffer = Buffer(max(1, len(live)) * BLOCK, columns=True)
@@ -267,8 +266,7 @@ class _Builder:
         self.add(operation, layer, source, out, other=other, sizes=[out.size], activation=relu)
 
     def batch_norm(self, layer: Layer) -> None:
-        given = [*layer.weights, *[None] * (4 - len(layer.weights))]
-        data = scale_and_shift(layer.node, given)
+        data = scale_and_shift(layer.node, layer.weights)
         source, channels = self.rows(layer.inputs[0], layer), self.shapes[layer.out][0]
         sizes = [channels, self.size(layer.out) // channels]
         self.add("SCALE", layer, source, self.out(layer), sizes=sizes, data=data)
@@ -276,8 +274,7 @@ class _Builder:
     def layer_norm(self, layer: Layer) -> None:
         length = math.prod(self.shapes[layer.out][-layer.node["rank"] :])
         plain = (np.ones(length, np.float32), np.zeros(length, np.float32))
-        given = [*layer.weights, *[None] * (2 - len(layer.weights))]
-        data = tuple(d if w is None else w for w, d in zip(given, plain, strict=True))
+        data = tuple(d if w is None else w for w, d in zip(layer.weights, plain, strict=True))
         sizes = [self.size(layer.out) // length, length]
         source, eps = self.rows(layer.inputs[0], layer), float(layer.node.number("eps"))
         self.add("LAYER_NORM", layer, source, self.out(layer), sizes=sizes, data=data, a=eps)

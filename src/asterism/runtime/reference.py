@@ -23,9 +23,8 @@ def run(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array], x: Arra
     values = [x]
     with np.errstate(all="ignore"):
         for node, shape in zip(graph.nodes, shapes[1:], strict=True):
-            given: Given = [None if weight is None else weights[weight] for weight in node.weights]
             inputs = [values[value] for value in node.inputs]
-            out = _RULES[node.op](node, inputs, given + [None] * (4 - len(given)), shape)
+            out = _RULES[node.op](node, inputs, node.given(weights), shape)
             values.append(np.ascontiguousarray(out, np.float32))
     return values[-1]
 

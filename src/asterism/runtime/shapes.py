@@ -42,8 +42,7 @@ def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
         arity = OPERATIONS[node.op].arity
         if not node.inputs or (arity > 0 and len(node.inputs) != arity):
             raise FormatError(f"{name} has {len(node.inputs)} inputs")
-        given = [None if weight is None else weights[weight] for weight in node.weights]
-        given += [None] * (OPERATIONS[node.op].weights - len(given))
+        given = node.given(weights)
         inputs = [shapes[value] for value in node.inputs]
         try:
             shape = _RULES[node.op](node, inputs, given)
