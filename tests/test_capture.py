@@ -66,6 +66,39 @@ def test_an_unknown_operation_is_named_when_it_is_run(forward, name: str) -> Non
         Net(decode(encode(graph)), tensors)
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x: x.add_(x.relu()) * x,
+        lambda x: x.mul_(x.sigmoid()) + x,
+        lambda x: x.flatten(1).relu_().add_(x.tanh()),
+    ],
+    ids=["add_", "mul_", "of a view"],
+)
+def test_sums_and_products_in_place_are_those_of_torch(forward) -> None:
+    model = Model(lambda x: forward(x.sigmoid()))
+    x = torch.randn(3, 4)
+    net = Net(capture(model, x), {k: v.numpy() for k, v in model.state_dict().items()})
+    torch.testing.assert_close(torch.from_numpy(net(x.numpy())), model(x).detach())
+
+
+def overwrite_a_view(x: Tensor) -> Tensor:
+    x.view(-1, 2, 2).relu_()
+    return x
+
+
+def overwrite_under_a_view(x: Tensor) -> Tensor:
+    view = x.view(-1, 2, 2)
+    x.mul_(x.tanh())
+    return view.flatten(1)
+
+
+@pytest.mark.parametrize("forward", [overwrite_a_view, overwrite_under_a_view])
+def test_what_is_overwritten_through_a_view_is_refused(forward) -> None:
+    with pytest.raises(InputError, match="overwritten in place through a view"):
+        capture(Model(forward), torch.zeros(1, 4))
+
+
 def test_a_value_that_is_overwritten_in_place_is_read_as_overwritten() -> None:
     def forward(x: Tensor) -> Tensor:
         torch.relu_(x)

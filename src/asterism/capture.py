@@ -63,9 +63,16 @@ class _Translation:
         self.program = program
         self.values: dict[fx.Node, int] = {}
         self.nodes: list[Node] = []
+        self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
+        self.stale: set[fx.Node] = set()
 
     def graph(self, shape: tuple[int, ...]) -> Graph:
         for node in self.program.graph.nodes:
+            if any(each in self.stale for each in node.all_input_nodes):
+                raise InputError(
+                    "the network reads a value after it was overwritten in place through a view:"
+                    f" copy it before {node.name}"
+                )
             if node.op == "placeholder" and node.name in self.inputs:
                 self.values[node] = 0
                 self.batch = node.meta["val"].shape[0]
@@ -74,14 +81,26 @@ class _Translation:
                     self.values[node] = self.value(node.args[0])
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
-                if str(node.target).partition(".default")[0].endswith("_"):
-                    self.values[node.args[0]] = self.values[node]  # overwritten in place
+                self.follow_memory(node)
             elif node.op == "output":
                 results = node.args[0]
                 if len(results) != 1 or results[0] not in self.values:
                     raise InputError(f"the network gives {len(results)} results; one can be run")
                 return Graph(shape, _living(self.nodes, self.values[results[0]]))
         raise InputError("the network has no output")
+
+    def follow_memory(self, node: fx.Node) -> None:
+        """A value that is overwritten is the new one; what else shares its memory is stale."""
+        first = node.args[0]
+        if not isinstance(first, fx.Node):
+            return
+        if _shares_memory(node) or self.values[node] == self.values.get(first):
+            self.memory[node] = self.memory.get(first, first)
+        if node.target._schema.is_mutable:  # type: ignore[union-attr]
+            self.values[first] = self.values[node]
+            owner = self.memory[node]
+            sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
+            self.stale |= sharing - {first, node}
 
     def translate(self, node: fx.Node) -> int:
         """The number of the value that `node` computes."""
@@ -124,6 +143,12 @@ def _living(nodes: list[Node], output: int) -> tuple[Node, ...]:
         for place, node in enumerate(nodes, 1)
         if place in needed
     )
+
+
+def _shares_memory(node: fx.Node) -> bool:
+    """Whether the result is, or may be, the first argument's memory."""
+    returned = node.target._schema.returns  # type: ignore[union-attr]
+    return any(each.alias_info is not None for each in returned)
 
 
 def _name(node: fx.Node) -> str:
