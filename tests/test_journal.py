@@ -81,6 +81,12 @@ def test_a_failed_start_leaves_the_folder_to_the_corrected_call(dense, tmp_path)
     assert (folder / "result.json").exists()
 
 
+def test_another_number_of_generators_is_one_line(dense, tmp_path):
+    search(copy.deepcopy(dense), tmp_path, max_epochs=2)
+    with pytest.raises(InputError, match="begun with 1 generators of its own, and now there are 0"):
+        search(copy.deepcopy(dense), tmp_path, max_epochs=2, resume=True, generators=[])
+
+
 @pytest.mark.parametrize("name", ["state.pt", "start.pt", "config.json"])
 def test_a_damaged_folder_is_one_line(name, dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path, max_epochs=2)

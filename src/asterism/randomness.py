@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from asterism.errors import InputError
+
 RandomState = dict[str, Any]
 
 
@@ -38,6 +40,11 @@ def capture(generators: Sequence[torch.Generator] = ()) -> RandomState:
 
 def restore(state: RandomState, generators: Sequence[torch.Generator] = ()) -> None:
     """The inverse of `capture`, with the same generators in the same order."""
+    if len(generators) != len(state["given"]):
+        raise InputError(
+            f"the run was begun with {len(state['given'])} generators of its own, and now there are"
+            f" {len(generators)}: go on with the same loaders and generators=[…]"
+        )
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     keys, position, has_gauss, cached = state["numpy"]
