@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,9 +63,12 @@ def test_a_finished_search_is_read_and_not_repeated(run):
     assert (run / "state.pt").read_bytes() == before
 
 
-def kill_and_resume(out: Path, wait, kills: int, how=signal.SIGKILL) -> None:
-    """Ends the search `kills` times, each time when `wait` says so, then lets it finish."""
-    arguments = [*SEARCH, "--out", str(out)]
+def kill_and_resume(out: Path, wait, kills: int, how=signal.SIGKILL) -> Counter[int]:
+    """Ends the search `kills` times, each time when `wait` says so, then lets it finish.
+
+    Gives the exit codes of the processes that were to be ended.
+    """
+    arguments, ended_by = [*SEARCH, "--out", str(out)], Counter[int]()
     for number in range(kills):
         # A kill before anything is written leaves a folder that a fresh start may use as well.
         command = [sys.executable, "-m", "asterism.cli", "sparsify", *arguments, "--resume"]
@@ -71,8 +78,10 @@ def kill_and_resume(out: Path, wait, kills: int, how=signal.SIGKILL) -> None:
             rest = process.stderr.read()
             process.wait(timeout=60)
         assert "Traceback" not in rest
+        ended_by[process.returncode] += 1
     done = asterism(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
+    return ended_by
 
 
 def assert_same_end(out: Path, run: Path) -> None:
@@ -84,15 +93,18 @@ def assert_same_end(out: Path, run: Path) -> None:
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_killed_in_the_middle_of_a_trial_it_ends_in_the_same_bits(how, run, tmp_path):
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_killed_in_the_middle_of_a_trial_it_ends_in_the_same_bits(how, code, run, tmp_path):
+    reached = []
+
     def wait(process, number: int) -> None:
-        for line in process.stderr:
-            if line.startswith("epoch"):
-                break
+        trials = (line for line in process.stderr if re.match(r"epoch \d+, (settle|re|cut)", line))
+        next(trials)
+        reached.append(next(trials))  # so that the trial before it has been saved
         time.sleep(0.02 * (number + 1))
 
-    kill_and_resume(tmp_path, wait, kills=3, how=how)
+    assert kill_and_resume(tmp_path, wait, kills=3, how=how) == {code: 3}, "not all were hit"
+    assert len(set(reached)) == 3, "it did not go on where it was"
     assert_same_end(tmp_path, run)
 
 
@@ -103,7 +115,8 @@ def test_killed_at_twenty_random_moments_it_ends_in_the_same_bits(run, tmp_path)
     def wait(process, number: int) -> None:
         time.sleep(moments.uniform(0.5, 5.0))
 
-    kill_and_resume(tmp_path, wait, kills=20)
+    ended_by = kill_and_resume(tmp_path, wait, kills=20)
+    assert ended_by[-signal.SIGKILL], "no kill came before the end"
     assert_same_end(tmp_path, run)
 
 
@@ -124,6 +137,30 @@ def test_weights_come_from_a_file(tmp_path):
     done = asterism(*arguments, "--weights", str(tmp_path / "dense.pt"), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["dense"]["metric"] == task().evaluate(trained())
+
+
+def test_a_budget_in_minutes_is_shown_in_minutes(tmp_path):
+    """To a person, that is in a terminal."""
+    ours, theirs = pty.openpty()
+    options = ["--max-drop", "2", "--max-minutes", "0.001", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "asterism.cli", "sparsify", *FACTORIES, *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+    assert b"minutes" in shown
+    assert b"/60" not in shown
+
+
+def _read(terminal: int) -> bytes:
+    """What has been shown, or nothing once the other end is closed, which Linux calls an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
 
 
 def test_a_folder_in_use_is_refused_untouched(run):
@@ -149,6 +186,7 @@ def test_a_folder_in_use_is_refused_untouched(run):
         ([*FACTORIES, "--max-drop", "-1"], "max_drop must be at least 0"),
         ([*FACTORIES, "--max-drop", "1", "--exclude", "conv*"], "no layer matches the pattern"),
         ([*FACTORIES, "--max-drop", "1", "--optimizer", "magic"], "unknown optimizer 'magic'"),
+        ([*FACTORIES, "--max-drop", "1", "--lr", "0.1"], "lr needs an optimizer: sgd or adamw"),
         ([*FACTORIES, "--max-drop", "1", "--weights", "none.pt"], "cannot read none.pt"),
         ([*FACTORIES, "--max-drop", "1", "--weights", SMALL], "is no checkpoint that can be read"),
     ],

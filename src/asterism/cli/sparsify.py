@@ -104,7 +104,7 @@ def sparsify(
         load_into(network, Path(chosen.weights))
     task = supervised(**make_data(chosen.data))
     make_optimizer = chosen.make_optimizer()
-    with resumable(), _watching(chosen.max_epochs) as watch:
+    with resumable(), _watching(chosen) as watch:
         result = search(
             network,
             **task,
@@ -148,7 +148,7 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
 
 
 @contextmanager
-def _watching(epochs: int | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _watching(chosen: SearchRecipe) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A bar for a person, a line per trial for a pipe, both on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -160,11 +160,15 @@ def _watching(epochs: int | None) -> Iterator[Callable[[dict[str, Any]], None]]:
         yield lambda record: print(_describe(record), file=sys.stderr, flush=True)
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    with Progress(*columns, TextColumn("epochs"), console=console) as bar:
-        task = bar.add_task("dense", total=epochs or DEFAULT_EPOCHS)
+    in_minutes = chosen.max_epochs is None and chosen.max_minutes is not None
+    unit = "minutes" if in_minutes else "epochs"
+    with Progress(*columns, TextColumn(unit), console=console) as bar:
+        total = chosen.max_minutes if in_minutes else chosen.max_epochs or DEFAULT_EPOCHS
+        task = bar.add_task("dense", total=total)
 
         def watch(record: dict[str, Any]) -> None:
-            bar.update(task, completed=record["epochs"], description=record["trial"])
+            done = record["seconds"] / 60 if in_minutes else record["epochs"]
+            bar.update(task, completed=done, description=record["trial"])
             bar.console.print(_describe(record), highlight=False)
 
         yield watch

@@ -1,0 +1,47 @@
+"""What a search is told: the optimizer that a recipe makes, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from asterism.errors import InputError
+from asterism.recipes import SearchRecipe, make_recipe
+
+LEAST = {"model": "net.py:model", "data": "net.py:loaders", "max_drop": 0.2}
+
+
+def made(recipe: SearchRecipe) -> torch.optim.Optimizer:
+    make = recipe.make_optimizer()
+    assert make is not None
+    return make([nn.Parameter(torch.zeros(2))])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adamw", torch.optim.AdamW)])
+def test_the_learning_rate_is_the_optimizers(name: str, kind: type) -> None:
+    default = made(make_recipe({**LEAST, "optimizer": name}, "x"))
+    chosen = made(make_recipe({**LEAST, "optimizer": name, "lr": 0.0123}, "x"))
+    assert type(default) is type(chosen) is kind
+    assert chosen.param_groups[0]["lr"] == 0.0123 != default.param_groups[0]["lr"]
+
+
+def test_without_an_optimizer_the_search_chooses() -> None:
+    assert make_recipe(LEAST, "x").make_optimizer() is None
+    with pytest.raises(InputError, match="lr needs an optimizer: sgd or adamw"):
+        make_recipe({**LEAST, "lr": 0.1}, "x").make_optimizer()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_dorp": 1}, "x has an unknown key 'max_dorp'"),
+        ({"max_drop": "much"}, "x: max_drop must be int or float, found 'much'"),
+        ({"max_epochs": True}, "x: max_epochs must be int, found True"),
+        ({"exclude": ["head", 3]}, "x: exclude must be a list of patterns"),
+        ({"model": None}, "x lacks model"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_source(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_recipe({**LEAST, **settings}, "x")
