@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import asterism
 from asterism import AffineScaling, HardThreshold, ReweightedL1
 from asterism.qspace import is_in_q_space, uninterrupted
+from asterism.sharding import whole
 from explicit import Explicit, assert_same_theta, loss, make_model, omegas, train, wrap
 
 Snapshot = dict[str, tuple[Tensor, Tensor]]
@@ -150,6 +154,24 @@ def test_a_second_step_takes_the_same_gradient_as_in_the_explicit_module() -> No
             for _ in range(3):
                 stepper.step()
         assert_same_theta(model, reference)
+
+
+def test_what_fsdp2_adds_to_a_gradient_that_was_used_is_seen() -> None:
+    """It adds to the shard itself, past the DTensor."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        plain, sharded = make_model(), make_model()
+        fully_shard(sharded, mesh=init_device_mesh("cpu", (1,)))
+        for model in (plain, sharded):
+            optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.05))
+            optimizer.reweight()
+            for step in range(3):  # never zeroed
+                loss(model, step).backward()
+                optimizer.step()
+        for one, other in zip(plain.parameters(), sharded.parameters(), strict=True):
+            torch.testing.assert_close(whole(other.detach()), one.detach())
+    finally:
+        dist.destroy_process_group()
 
 
 def test_clipping_a_gradient_that_was_used_counts_omega_once() -> None:

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from asterism.layer import Layer
+from asterism.sharding import local
 
 Closure = Callable[[], Any]
 
-# On a gradient in q-space: its version then. Whoever writes to it makes it one of theta.
+# On a gradient in q-space: its versions then. Whoever writes to it makes it one of theta.
 IN_Q_SPACE = "_asterism_in_q_space"
 
 
@@ -114,7 +115,7 @@ class QSpace:
 
 def is_in_q_space(gradient: Tensor) -> bool:
     """Whether a step has brought this gradient to q-space and nobody has written to it since."""
-    return getattr(gradient, IN_Q_SPACE, None) == gradient._version
+    return bool(getattr(gradient, IN_Q_SPACE, None) == _versions(gradient))
 
 
 class _Guard:
@@ -147,7 +148,12 @@ def uninterrupted() -> Iterator[None]:
 
 
 def mark_in_q_space(gradient: Tensor) -> None:
-    setattr(gradient, IN_Q_SPACE, gradient._version)
+    setattr(gradient, IN_Q_SPACE, _versions(gradient))
+
+
+def _versions(gradient: Tensor) -> tuple[int, int]:
+    """How often it was written to; FSDP2 adds to the shard alone, past the tensor around it."""
+    return gradient._version, local(gradient)._version
 
 
 def _gradient(layer: Layer) -> Any:
