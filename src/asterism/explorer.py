@@ -87,7 +87,7 @@ class Search:
         self.bench, self.optimizers, self.goal, self.budget = bench, optimizers, goal, budget
         self.reweighting = reweighting
         self.journal, self.generators, self.watch = journal, generators, watch
-        self.total = sum(weight.numel() for weight in bench.weights().values())
+        self.total, self.fewest = sum(bench.sizes().values()), bench.fewest()
         packed = pack(bench.model.state_dict())
         self.start = self._point(math.nan, packed, epochs=0)
         self.points: list[Point] = []
@@ -116,7 +116,7 @@ class Search:
         dense = self.bench.measure()
         if not math.isfinite(dense):
             raise InputError(f"evaluate gives {dense} for the dense model: nothing to hold on to")
-        ruined = self._measure_cut(self.start.packed, len(self.bench.weights()) / self.total)
+        ruined = self._measure_cut(self.start.packed, self.fewest / self.total)
         self._load(self.start.packed)
         self.goal.check(dense, ruined)
         self.start = replace(self.start, metric=dense)
@@ -139,7 +139,7 @@ class Search:
         if not state.density:
             state.density = self._free_density()
         target = count(state.density * state.ratio, self.total)
-        if target < len(self.bench.weights()):
+        if target < self.fewest:
             return self._finished("hardly a weight is left to cut")
         self._cut(epochs, target / self.total)
         return ""
@@ -242,7 +242,7 @@ class Search:
 
     def _free_density(self) -> float:
         """The lowest density, within a few probes, at which the base holds without training."""
-        low = math.log(len(self.bench.weights()) / self.total)
+        low = math.log(self.fewest / self.total)
         self._load(self.state.base)
         high = math.log(self.bench.nonzeros() / self.total)
         for _ in range(PROBES):
@@ -257,10 +257,9 @@ class Search:
         return math.exp(high)
 
     def _measure_cut(self, packed: Packed, density: float) -> float:
-        """The metric of a network that is cut and not retrained."""
+        """The metric of a network that is cut and not retrained, NaN where it cannot be cut so."""
         self._load(packed)
-        self.bench.prune(density)
-        return self.bench.measure()
+        return self._attempt(lambda: self.bench.prune(density))[0]
 
     def _alive(self) -> dict[str, Tensor]:
         """Where the network had weights from the start: zeros stay zero."""

@@ -33,6 +33,10 @@ Groups = Mapping[str, Partition]
 Layers = Mapping[str, Candidates]
 
 
+class TooFewError(InputError):
+    """A density so low that not every layer would keep a whole group."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What `AffineScaling.prune` was asked for; exactly one of the first four."""
@@ -158,7 +162,7 @@ def _best_groups(layers: Layers, keep: int, score: str, groups: Groups) -> Masks
     if lost:
         masks, still_lost = choose([group_pruning.protect_best(each) for each in units.values()])
         if still_lost:
-            raise InputError(
+            raise TooFewError(
                 f"{keep} weights are too few for one whole group in each layer: nothing would be"
                 f" left of {', '.join(still_lost)}"
             )

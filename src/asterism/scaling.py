@@ -26,7 +26,7 @@ from asterism import inner, pruning, saving
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
 from asterism.layer import Layer, make_layer
-from asterism.names import check_patterns
+from asterism.names import check_patterns, matches
 from asterism.penalties import Penalty
 from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
@@ -215,6 +215,7 @@ class AffineScaling(OptimizerWrapper):
         pattern: str | Mapping[str, str] | None = None,
         per_layer: bool = False,
         score: str = "lamp",
+        include: Sequence[str] | None = None,
     ) -> None:
         """Sets weights to zero, exactly and for good.
 
@@ -227,26 +228,30 @@ class AffineScaling(OptimizerWrapper):
                    or a mapping from patterns of names
         masks      by parameter name, true where a weight stays
         score      "lamp" or "magnitude": what a global density compares
+        include    patterns of the layers that all this is about; the others stay as they are
         """
         if any(layer.latent is not None for layer in self._layers):
             raise InputError("with latent weights the penalty prunes; call flatten() before prune")
+        layers = self._matching(include)
         chosen = pruning.choose_masks(
-            {layer.name: layer.param.detach() for layer in self._layers},
-            {
-                layer.name: layer.omega
-                for layer in self._layers
-                if any_shard(layer.pruned, layer.omega)
-            },
+            {layer.name: layer.param.detach() for layer in layers},
+            {layer.name: layer.omega for layer in layers if any_shard(layer.pruned, layer.omega)},
             pruning.Request(density, threshold, masks, pattern, per_layer, score),
             pruning.Layout(
-                {layer.name: layer.groups for layer in self._layers if layer.groups},
-                {layer.name: layer.input_dim for layer in self._layers},
+                {layer.name: layer.groups for layer in layers if layer.groups},
+                {layer.name: layer.input_dim for layer in layers},
             ),
         )
-        for layer in self._layers:
+        for layer in layers:
             if layer.name in chosen:
                 layer.prune(chosen[layer.name]())
                 inner.forget_pruned(self.optimizer, layer.param, layer.omega)
+
+    def _matching(self, patterns: Sequence[str] | None) -> list[Layer]:
+        if patterns is None:
+            return self._layers
+        check_patterns(patterns, (layer.name for layer in self._layers))
+        return [layer for layer in self._layers if matches(layer.name, patterns)]
 
     @torch.no_grad()
     @uninterrupted()

@@ -6,7 +6,7 @@ search itself is `asterism.explorer`; one trial of it, `asterism.trials`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from asterism.describe import describe
 from asterism.errors import InputError
 from asterism.explorer import Record, Search
 from asterism.front import Point
 from asterism.goal import Budget, Goal
 from asterism.journal import Journal
+from asterism.penalties import Penalty
 from asterism.trials import (
     OPTIMIZERS,
     Bench,
     Evaluate,
     Fit,
     MakeOptimizer,
+    complete,
 )
 
 
@@ -61,6 +64,8 @@ def sparsify(
     optimizer: MakeOptimizer | None = None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
+    penalty: Penalty | Mapping[str, Penalty] | None = None,
+    densities: Mapping[str, float] | None = None,
     generators: Sequence[torch.Generator] = (),
     run: str | Path | Journal | None = None,
     resume: bool = False,
@@ -80,6 +85,10 @@ def sparsify(
     reweighting       the share of the budget spent on re-weighting before the first cut; 0 for none
     optimizer         makes the inner optimizer from a list of parameters
     include, exclude  glob patterns over layers; see `asterism.targets`
+    penalty           of the re-weighting, and with Group(…) what is cut together; one for all
+                      layers, or a mapping from patterns. ReweightedL1(0.3) where none is named
+    densities         a mapping from patterns: the share of its weights that each such layer keeps
+                      in any case
     generators        random generators of your own, to be saved with the run
     run, resume       a folder to keep the search in, and whether to go on with what it holds; it is
                       claimed once the first call of `fit` has gone well
@@ -101,7 +110,7 @@ def sparsify(
     goal = Goal(max_drop, higher_is_better)
     budget = Budget(max_epochs, max_minutes, epochs_per_cut)
     optimizers = list(OPTIMIZERS.values()) if optimizer is None else [optimizer]
-    bench = Bench(model, fit, evaluate, optimizers[0], include, exclude)
+    bench = Bench(model, fit, evaluate, optimizers[0], include, exclude, penalty, densities or {})
     config = {
         "max_drop": max_drop,
         "higher_is_better": higher_is_better,
@@ -109,6 +118,8 @@ def sparsify(
         "reweighting": reweighting,
         "include": None if include is None else list(include),
         "exclude": None if exclude is None else list(exclude),
+        "penalty": describe(complete(penalty)),
+        "densities": dict(densities or {}),
         "weights": {name: list(weight.shape) for name, weight in bench.weights().items()},
         "threads": torch.get_num_threads(),
     }

@@ -8,8 +8,8 @@ roll back; an error of the user's own code becomes one line. Knows nothing of wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,9 @@ from torch.optim import Optimizer
 
 from asterism import inner
 from asterism.errors import InputError, one_line
-from asterism.methods.recipe import prune_down_to
-from asterism.penalties import ReweightedL1
+from asterism.floors import Floors, cut_down_to, fewest, find_floors
+from asterism.penalties import Penalty, ReweightedL1
+from asterism.pruning import TooFewError
 from asterism.scaling import AffineScaling
 from asterism.schedules import geometric
 from asterism.targets import choose
@@ -43,6 +44,15 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 """SGD, which left fewer weights on the image networks tried; AdamW where SGD does harm."""
 
 
+def complete(penalty: Penalty | Mapping[str, Penalty] | None) -> Penalty | Mapping[str, Penalty]:
+    """One for every layer: those that no pattern names get the default."""
+    if penalty is None:
+        return ReweightedL1(TAU)
+    if isinstance(penalty, Mapping) and "*" not in penalty:
+        return {**penalty, "*": ReweightedL1(TAU)}
+    return penalty
+
+
 class CollapseError(Exception):
     """A trial that must be rolled back; the message says what happened."""
 
@@ -57,6 +67,18 @@ class Bench:
     optimizer: MakeOptimizer
     include: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
+    penalty: Penalty | Mapping[str, Penalty] | None = None
+    densities: Mapping[str, float] = field(default_factory=dict)
+
+    def sizes(self) -> dict[str, int]:
+        return {name: weight.numel() for name, weight in self.weights().items()}
+
+    def floors(self) -> Floors:
+        return find_floors(self.densities, self.sizes())
+
+    def fewest(self) -> int:
+        """The weights of the sparsest network there can be."""
+        return fewest(self.floors(), self.sizes())
 
     def weights(self) -> dict[str, Tensor]:
         """The parameters to make sparse, by name."""
@@ -86,7 +108,7 @@ class Bench:
         return AffineScaling(
             self.optimizer(params),
             self.model,
-            ReweightedL1(TAU),
+            complete(self.penalty),
             affine=False,
             reweight_every="step",
             include=self.include,
@@ -102,7 +124,10 @@ class Bench:
 
     def prune(self, density: float) -> None:
         """Cuts without training."""
-        prune_down_to(density, "lamp", self.wrap(freeze_zeros=True))
+        try:
+            cut_down_to(density, self.floors(), self.wrap(freeze_zeros=True))
+        except TooFewError as error:
+            raise CollapseError(str(error)) from error
 
     def reweight(
         self, epochs: int, pull: tuple[float, float], steps: int, masks: dict[str, Tensor]
@@ -130,8 +155,8 @@ class Bench:
 
     def cut(self, epochs: int, density: float, steps: int, first: float = 1.0) -> int:
         """Cuts to `first`, then gradually to `density` while it trains, then retrains."""
-        optimizer = self.wrap(freeze_zeros=True)
-        prune_down_to(first, "lamp", optimizer)
+        optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
+        cut_down_to(first, floors, optimizer)
         masks = optimizer.masks().values()
         start = sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
         span = max(1, int(steps * CUTTING_SHARE))
@@ -141,11 +166,11 @@ class Bench:
         def fall_further(*_: Any) -> None:
             if optimizer.steps % every == 0 and optimizer.steps <= span + every:
                 self._check_finite()
-                prune_down_to(fall(min(optimizer.steps / span, 1.0)), "lamp", optimizer)
+                cut_down_to(fall(min(optimizer.steps / span, 1.0)), floors, optimizer)
 
         optimizer.register_step_post_hook(fall_further)
         self._train(optimizer, epochs)
-        prune_down_to(density, "lamp", optimizer)
+        cut_down_to(density, floors, optimizer)
         return optimizer.steps
 
     def _train(self, optimizer: AffineScaling, epochs: int) -> None:
@@ -155,6 +180,8 @@ class Bench:
             self._check_finite()
         except DivergedError as error:
             raise CollapseError(f"training diverged: {error}") from error
+        except TooFewError as error:
+            raise CollapseError(str(error)) from error
         except InputError:
             raise
         except Exception as error:
