@@ -130,6 +130,19 @@ def test_a_recipe_says_the_same_as_options(run, tmp_path):
     assert_same_end(out, run)
 
 
+def test_penalties_and_densities_by_pattern(tmp_path):
+    out = tmp_path / "out"
+    options = ["--penalty", "4=reweighted_l2", "--density", "4=0.75", "--max-epochs", "4"]
+    done = asterism(*SEARCH, *options, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["best"]["density"] < 0.7
+    state = safetensors.torch.load_file(out / "model.safetensors")
+    assert int(state["4.weight"].count_nonzero()) == 72
+    config = json.loads((out / "config.json").read_text())
+    assert config["penalty"]["4"]["kind"] == "ReweightedL2"
+    assert config["densities"] == {"4": 0.75}
+
+
 def test_weights_come_from_a_file(tmp_path):
     torch.save(trained().state_dict(), tmp_path / "dense.pt")
     arguments = [f"{SMALL}:untrained", "--data", f"{SMALL}:loaders", "--max-drop", "2"]
@@ -185,6 +198,7 @@ def test_a_folder_in_use_is_refused_untouched(run):
         ([*FACTORIES], "the command lacks max_drop"),
         ([*FACTORIES, "--max-drop", "-1"], "max_drop must be at least 0"),
         ([*FACTORIES, "--max-drop", "1", "--exclude", "conv*"], "no layer matches the pattern"),
+        ([*FACTORIES, "--max-drop", "1", "--density", "4=half"], "--density is a share of the"),
         ([*FACTORIES, "--max-drop", "1", "--optimizer", "magic"], "unknown optimizer 'magic'"),
         ([*FACTORIES, "--max-drop", "1", "--lr", "0.1"], "lr needs an optimizer: sgd or adamw"),
         ([*FACTORIES, "--max-drop", "1", "--weights", "none.pt"], "cannot read none.pt"),

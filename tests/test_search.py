@@ -131,6 +131,25 @@ def test_patterns_leave_layers_alone(model):
     assert result.best.nonzeros == int(model.state_dict()["0.weight"].count_nonzero())
 
 
+def test_layers_keep_the_densities_that_patterns_give_them(model):
+    options = {"max_epochs": 12, "densities": {"4": 0.5}}
+    result = asterism.sparsify(model, **task(), max_drop=5.0, **options)
+    state = result.model.state_dict()
+    assert result.best.density < 0.4
+    assert int(state["4.weight"].count_nonzero()) == 48
+    assert result.best.nonzeros == nonzeros(model)
+
+
+def test_penalties_by_pattern_reweight_and_groups_are_cut_whole(model):
+    penalty = {"0": asterism.Group(asterism.ReweightedL1(0.3), by="filter")}
+    result = asterism.sparsify(model, **task(), max_drop=5.0, max_epochs=20, penalty=penalty)
+    rows = model.state_dict()["0.weight"].count_nonzero(1)
+    assert "reweight" in kinds(result)
+    assert result.best.density < 0.9
+    assert set(rows.tolist()) == {0, 20}, "a unit is there or it is not"
+    assert result.best.nonzeros == nonzeros(model)
+
+
 def test_the_users_optimizer_takes_the_steps(model):
     made = []
 
@@ -163,6 +182,10 @@ def test_a_time_budget_ends_the_search(model):
         ({"epochs_per_cut": 0}, "epochs_per_cut must be at least 1"),
         ({"reweighting": 1.0}, "reweighting is a share"),
         ({"exclude": ["nonesuch"]}, "no layer matches the pattern 'nonesuch'"),
+        ({"densities": {"conv9": 0.5}}, "no layer matches the pattern 'conv9'"),
+        ({"densities": {"0": 0.0}}, r"densities must lie in \(0, 1\], got 0.0 for '0'"),
+        ({"penalty": {"conv9": asterism.ReweightedL2()}}, "no layer matches the pattern 'conv9'"),
+        ({"penalty": "l1"}, "expected a penalty such as ReweightedL1"),
         ({"resume": True}, "give run='folder'"),
         ({"evaluate": lambda model: math.nan}, "evaluate gives nan for the dense model"),
         ({"evaluate": lambda model: None}, "evaluate must return one number, found NoneType"),

@@ -7,14 +7,16 @@ search holds its recipe too, so that it can be resumed, or repeated, from the fo
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.files import read_json
+from asterism.groups import Group
+from asterism.penalties import Focuss, Penalty, ReweightedL1, ReweightedL2
 from asterism.trials import OPTIMIZERS, MakeOptimizer
 
 if sys.version_info >= (3, 11):
@@ -39,6 +41,8 @@ class SearchRecipe:
     lr: float | None = None
     include: list[str] | None = None
     exclude: list[str] | None = None
+    penalty: str | dict[str, Any] | None = None
+    densities: dict[str, float] | None = None
     seed: int = 0
 
     def make_optimizer(self) -> MakeOptimizer | None:
@@ -53,6 +57,14 @@ class SearchRecipe:
         make = OPTIMIZERS[self.optimizer]
         return make if self.lr is None else partial(make, lr=self.lr)
 
+    def make_penalty(self) -> Penalty | dict[str, Penalty] | None:
+        """None leaves the choice to the search."""
+        if self.penalty is None:
+            return None
+        if isinstance(self.penalty, str) or "name" in self.penalty:
+            return make_penalty(self.penalty)
+        return {pattern: make_penalty(each) for pattern, each in self.penalty.items()}
+
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -62,7 +74,32 @@ KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(["max_drop", "max_minutes", "reweighting", "lr"], (int, float)),
     **dict.fromkeys(["max_epochs", "epochs_per_cut", "seed"], (int,)),
     **dict.fromkeys(["include", "exclude"], (list,)),
+    "penalty": (str, dict),
+    "densities": (dict,),
 }
+
+PENALTIES: dict[str, Callable[..., Penalty]] = {
+    "reweighted_l1": ReweightedL1,
+    "reweighted_l2": ReweightedL2,
+    "focuss": Focuss,
+}
+
+
+def make_penalty(given: Any) -> Penalty:
+    """A penalty by its name, or from a table of its name, its constants and `by` for groups.
+
+    >>> make_penalty({"name": "reweighted_l1", "tau": 0.1, "by": "filter"})
+    Group(penalty=ReweightedL1(tau=0.1, relative=True), by='filter')
+    """
+    constants = dict(given) if isinstance(given, dict) else {"name": given}
+    name, by = constants.pop("name", None), constants.pop("by", None)
+    if name not in PENALTIES:
+        raise InputError(f"unknown penalty {name!r}: choose from {', '.join(PENALTIES)}")
+    try:
+        penalty = PENALTIES[name](**constants)
+    except TypeError as error:
+        raise InputError(f"the penalty {name} cannot be made so: {one_line(error)}") from error
+    return penalty if by is None else Group(penalty, by)
 
 
 def make_recipe(settings: Mapping[str, Any], source: str) -> SearchRecipe:
@@ -80,10 +117,30 @@ def make_recipe(settings: Mapping[str, Any], source: str) -> SearchRecipe:
             raise InputError(f"{source}: {name} must be {expected}, found {value!r}")
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
             raise InputError(f"{source}: {name} must be a list of patterns, found {value!r}")
+        numbers = value.values() if name == "densities" and isinstance(value, dict) else ()
+        if not all(map(_is_number, numbers)):
+            raise InputError(f"{source}: densities must be numbers by pattern, found {value!r}")
     for name in ("model", "data", "max_drop"):
         if settings.get(name) is None:
             raise InputError(f"{source} lacks {name}")
     return SearchRecipe(**{name: value for name, value in settings.items() if value is not None})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def by_pattern(texts: Sequence[str], option: str) -> dict[str, str]:
+    """PATTERN=VALUE, as it is given on the command line.
+
+    >>> by_pattern(["conv*=0.5", "head=1"], "--density")
+    {'conv*': '0.5', 'head': '1'}
+    """
+    parts = [text.rpartition("=") for text in texts]
+    for text, (pattern, _, value) in zip(texts, parts, strict=True):
+        if not pattern or not value:
+            raise InputError(f"{option} is PATTERN=VALUE, as in 'conv*=0.5', not {text!r}")
+    return {pattern: value for pattern, _, value in parts}
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

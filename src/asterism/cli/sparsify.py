@@ -48,6 +48,14 @@ def sparsify(
     exclude: Annotated[
         list[str] | None, typer.Option(help="No layer that fits this pattern; may be repeated.")
     ] = None,
+    penalty: Annotated[
+        list[str] | None,
+        typer.Option(help="PATTERN=NAME: reweighted_l1, reweighted_l2 or focuss; may be repeated."),
+    ] = None,
+    density: Annotated[
+        list[str] | None,
+        typer.Option(help="PATTERN=SHARE that such layers keep in any case; may be repeated."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of torch, before anything is made.")] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML file of these settings; options go before it.")
@@ -76,6 +84,7 @@ def sparsify(
     from asterism.factories import make_data, make_model
     from asterism.files import read_json
     from asterism.journal import Journal
+    from asterism.recipes import by_pattern
     from asterism.search import sparsify as search
     from asterism.supervision import supervised
 
@@ -95,6 +104,8 @@ def sparsify(
         "lr": lr,
         "include": include or None,
         "exclude": exclude or None,
+        "penalty": by_pattern(penalty or [], "--penalty") or None,
+        "densities": _numbers(by_pattern(density or [], "--density")) or None,
         "seed": seed,
     }
     chosen = _recipe(given, recipe, out, resume)
@@ -103,7 +114,7 @@ def sparsify(
     if chosen.weights is not None:
         load_into(network, Path(chosen.weights))
     task = supervised(**make_data(chosen.data))
-    make_optimizer = chosen.make_optimizer()
+    inner, penalties = chosen.make_optimizer(), chosen.make_penalty()
     with resumable(), _watching(chosen) as watch:
         result = search(
             network,
@@ -113,9 +124,11 @@ def sparsify(
             max_minutes=chosen.max_minutes,
             epochs_per_cut=chosen.epochs_per_cut,
             reweighting=chosen.reweighting,
-            optimizer=make_optimizer,
+            optimizer=inner,
             include=chosen.include,
             exclude=chosen.exclude,
+            penalty=penalties,
+            densities=chosen.densities,
             run=Journal(out, {RECIPE: chosen.plain()}),
             resume=resume,
             watch=watch,
@@ -145,6 +158,15 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     chosen = make_recipe({**begun, **read, **named}, source)
     refuse_others(kept, chosen.plain(), resume)
     return chosen
+
+
+def _numbers(texts: dict[str, str]) -> dict[str, float]:
+    from asterism.errors import InputError
+
+    try:
+        return {pattern: float(text) for pattern, text in texts.items()}
+    except ValueError as error:
+        raise InputError(f"--density is a share of the weights: {error}") from error
 
 
 @contextmanager
