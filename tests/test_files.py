@@ -58,6 +58,17 @@ def test_an_interruption_leaves_the_old_file(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    left, young = tmp_path / ".model.bin.0123abcd", tmp_path / ".model.bin.4567cdef"
+    others = [tmp_path / name for name in (".model.bin.asterism", ".other.bin.0123abcd", "a.bin")]
+    for each in (left, young, *others):
+        each.write_bytes(b"half")
+    for each in (left, *others):
+        os.utime(each, (0, 0))
+    write_atomically(tmp_path / "model.bin", b"new")
+    assert set(tmp_path.iterdir()) == {tmp_path / "model.bin", young, *others}
+
+
 def test_a_new_file_is_as_readable_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "usual").write_bytes(b"")
     write_atomically(tmp_path / "ours", b"")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from asterism.errors import InputError
+
+ABANDONED_SECONDS = 60.0
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -16,6 +21,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path)
         try:
             with temporary.open("xb") as file:
                 file.write(content)
@@ -26,6 +32,14 @@ def write_atomically(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _remove_abandoned(path: Path) -> None:
+    """What killed writers of the same file have left; one that is being written now is younger."""
+    for found in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}"):
+        with suppress(FileNotFoundError):  # another writer may be faster
+            if time.time() - found.stat().st_mtime > ABANDONED_SECONDS:
+                found.unlink()
 
 
 def write_json(path: Path, content: Any) -> None:
