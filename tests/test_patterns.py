@@ -94,7 +94,7 @@ def test_layers_that_do_not_fit_are_named() -> None:
     model = make_model()
     before = model.fc2.weight.detach().clone()
     with pytest.raises(
-        InputError, match=r"2:4 needs .* divisible by 4, but fc1.weight has 6 inputs: name"
+        InputError, match=r"2:4 needs .* divisible by 4, but fc1.weight has 6: name"
     ):
         wrap(model).prune(pattern="2:4")
     assert torch.equal(model.fc2.weight, before)

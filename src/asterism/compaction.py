@@ -31,7 +31,7 @@ class Compacted:
     """
 
     model: nn.Module
-    kept: Mapping[str, tuple[Tensor | None, Tensor | None]]
+    kept: Mapping[str, tuple[Tensor, Tensor | None]]
     shapes: Mapping[str, torch.Size]
 
     def expand(self) -> dict[str, Tensor]:
@@ -44,7 +44,7 @@ class Compacted:
             whole = tensor.new_zeros(self.shapes[name])
             if name.endswith("running_var"):
                 whole += 1  # of a unit that is always zero
-            whole[_grid(whole, self.kept[name])] = tensor.detach()
+            whole[_grid(*self.kept[name])] = tensor.detach()
             state[name] = whole
         return state
 
@@ -65,7 +65,7 @@ def compact(model: nn.Module) -> Compacted:
         pass
     alive = {space: _alive(flow, space) for space in _spaces(flow)}
     shapes = {name: tensor.shape for name, tensor in smaller.state_dict().items()}
-    kept: dict[str, tuple[Tensor | None, Tensor | None]] = {}
+    kept: dict[str, tuple[Tensor, Tensor | None]] = {}
     for name, ends in flow.layers.items():
         rows, columns = alive[ends.makes.root()], _columns(ends, alive)
         _slice(ends.module, rows, columns)
@@ -183,9 +183,7 @@ def _slice_norm(norm: _BatchNorm, units: Tensor) -> None:
     norm.num_features = len(units)
 
 
-def _grid(whole: Tensor, kept: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, ...]:
-    rows, columns = kept
-    assert rows is not None
+def _grid(rows: Tensor, columns: Tensor | None) -> tuple[Tensor, ...]:
     return (rows,) if columns is None else (rows[:, None], columns[None])
 
 

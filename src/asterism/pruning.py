@@ -219,11 +219,12 @@ def _patterned(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str
     dims = {name: input_dims.get(name, 1) for name in wanted}
     unfit = [name for name in wanted if not wanted[name].fits(layers[name].theta, dims[name])]
     if unfit:
-        sizes = (f"{name} has {layers[name].theta.shape[dims[name]]} inputs" for name in unfit)
+        pattern = wanted[unfit[0]]
+        sizes = (f"{name} has {layers[name].theta.shape[dims[name]]}" for name in unfit)
         raise InputError(
-            f"the pattern {wanted[unfit[0]]} needs input dimensions divisible by"
-            f" {wanted[unfit[0]].block}, but {', '.join(sizes)}: name the layers that fit, as in"
-            f" pattern={{'fc*': '{wanted[unfit[0]]}'}}, or exclude=[...] the others"
+            f"the pattern {pattern} needs inputs divisible by {pattern.block}, but"
+            f" {', '.join(sizes)}: name the layers that fit, as in"
+            f" pattern={{'fc*': '{pattern}'}}, or exclude=[...] the others"
         )
 
     def mask_of(name: str) -> Callable[[], Tensor]:
