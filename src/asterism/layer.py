@@ -206,12 +206,11 @@ class Layer:
 
     def flatten(self) -> None:
         """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
-        self._check_alive(
-            self.omega, extremes(self.omega)[1]
-        )  # with a latent q a layer may be cut off, but not for good
+        low, high = extremes(self.omega)
+        self._check_alive(self.omega, high)  # with a latent q a layer may be cut off, not for good
         self.omega.copy_(self.kept)
         self.latent, self.scaled = None, False
-        self._mark_dead(extremes(self.omega)[0] == 0)
+        self._mark_dead(low == 0)
 
     def state(self) -> dict[str, Tensor]:
         """What must be saved, as tensors."""

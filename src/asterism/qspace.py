@@ -118,6 +118,13 @@ def is_in_q_space(gradient: Tensor) -> bool:
     return bool(getattr(gradient, IN_Q_SPACE, None) == _versions(gradient))
 
 
+def of_q(gradient: Tensor, layer: Layer) -> Tensor:
+    """The gradient as the inner optimizer sees it: of q, and 0 where pruned."""
+    if is_in_q_space(gradient):
+        return gradient * layer.kept if layer.pruned else gradient
+    return gradient * layer.omega if layer.scaled or layer.pruned else gradient
+
+
 class _Guard:
     """Whether the main thread is inside `uninterrupted`: signal calls are slow, one pair serves."""
 

@@ -28,7 +28,7 @@ from asterism.initialisers import Greedy, Initialiser
 from asterism.layer import Layer, make_layer
 from asterism.names import check_patterns, matches
 from asterism.penalties import Penalty
-from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, uninterrupted
+from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, of_q, uninterrupted
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.sharding import any_shard, whole
 from asterism.wrapper import OptimizerWrapper
@@ -284,14 +284,9 @@ class AffineScaling(OptimizerWrapper):
         layers = {layer.param: layer for layer in self._layers if layer.latent is None}
         params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         used = {param for param in params if is_in_q_space(param.grad)}
-        seen = []
-        for param in params:
-            if param not in layers:
-                seen.append(param.grad)
-            else:
-                layer = layers[param]
-                seen.append(param.grad * (layer.kept if param in used else layer.omega))
-        total = nn.utils.get_total_norm(seen)
+        total = nn.utils.get_total_norm(
+            [of_q(param.grad, layers[param]) if param in layers else param.grad for param in params]
+        )
         nn.utils.clip_grads_with_norm_(params, max_norm, total)
         for param in used:
             mark_in_q_space(param.grad)
