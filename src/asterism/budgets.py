@@ -143,13 +143,13 @@ def few_weights(nonzeros: int) -> Method:
     """
     shift = Shift(1)
     first = regularised(ReweightedL1(0.3), 0.03, 0.03, (6, 2, 0))
-    sink = regularised(ReweightedL1(0.3), 0.025, 1.0, (100, 0, 0))
+    sink = regularised(ReweightedL1(0.3), 0.012, 1.0, (80, 0, 0))
     return Then(
         Then(
             replace(first, augment=shift),
             replace(sink, augment=shift, weight_decay=0.0, cut_by="none"),
         ),
-        Polish(nonzeros, cut_epochs=15, retrain_epochs=95, augment=shift),
+        Polish(nonzeros, cut_epochs=15, retrain_epochs=90, augment=shift),
     )
 
 
@@ -157,7 +157,7 @@ def few_by_magnitude(nonzeros: int) -> Method:
     """The control of `few_weights`: gradual cuts by magnitude in the place of its penalty."""
     shift = Shift(1)
     first = GradualMagnitude(0.03, cut_epochs=8, retrain_epochs=0, weight_decay=5e-4, augment=shift)
-    return Then(first, Polish(nonzeros, cut_epochs=115, retrain_epochs=95, augment=shift))
+    return Then(first, Polish(nonzeros, cut_epochs=95, retrain_epochs=90, augment=shift))
 
 
 def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
