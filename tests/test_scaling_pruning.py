@@ -306,3 +306,17 @@ def test_frozen_zeros_stay_zero() -> None:
     assert_exact_zeros(model, optimizer)
     optimizer.prune(density=0.3)
     assert nonzeros(optimizer) == round(72 * 0.3)
+
+
+# ---------------------------------------------------------------------- some layers alone
+
+
+def test_a_cut_of_some_layers_is_exact_and_leaves_the_others() -> None:
+    model = make_model()
+    optimizer = wrap(model)
+    before = model.get_parameter("fc2.weight").detach().clone()
+    optimizer.prune(density=0.25, include=["fc1"])
+    assert nonzeros(optimizer) == 12 + 24
+    assert torch.equal(model.get_parameter("fc2.weight"), before)
+    with pytest.raises(InputError, match="no layer matches the pattern 'conv'"):
+        optimizer.prune(density=0.1, include=["conv"])

@@ -1,8 +1,8 @@
 """The search for the sparsest network within a tolerance, as a machine that goes trial by trial.
 
-Owns which trial comes next, what counts as good enough, and when to stop. After each trial the
-state is saved whole, and a trial depends on nothing but that state: a search that is killed and
-resumed ends in the same bits.
+Owns which trial comes next, what counts as good enough, and when to stop; what was found is in the
+ledger. After each trial that is saved whole, and a trial depends on nothing but its state: a search
+that is killed and resumed ends in the same bits.
 """
 
 from __future__ import annotations
@@ -11,25 +11,21 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from asterism import randomness
 from asterism.errors import InputError
-from asterism.front import Packed, Point, pack, pareto, unpack
-from asterism.goal import TRIALS, Budget, Goal
-from asterism.journal import Journal
+from asterism.front import Packed, unpack
+from asterism.goal import TRIALS, Budget
+from asterism.ledger import Ledger, State
 from asterism.masks import count
 from asterism.trials import (
     Bench,
     CollapseError,
     MakeOptimizer,
 )
-
-Record = dict[str, Any]
 
 FIRST_RATIO = 0.3
 LAST_RATIO = 0.9
@@ -51,25 +47,6 @@ SETTLING_COST = 4.0
 PROBES = 6
 
 
-@dataclass
-class State:
-    """Where a search stands between two trials; all of it is saved, beside the points."""
-
-    base: Packed
-    density: float = 0.0  # of the base, or what is left of it by a cut that needs no retraining
-    cut: bool = False  # whether the base is the outcome of a cut
-    ratio: float = FIRST_RATIO
-    patience: int = 0
-    pull: float = FIRST_PULL  # of the next re-weighting; 0 once there are to be no more
-    optimizer: int = 0  # which of the default ones
-    steps: float = 0.0  # per epoch; 0 until the first trial has counted them
-    epochs: int = 0
-    epochs_per_cut: int = 0
-    seconds: float = 0.0
-    stop_reason: str = ""
-    history: list[Record] = field(default_factory=list)
-
-
 class Search:
     """The state machine of one search. `run` advances it trial by trial."""
 
@@ -77,51 +54,37 @@ class Search:
         self,
         bench: Bench,
         optimizers: Sequence[MakeOptimizer],
-        goal: Goal,
         budget: Budget,
         reweighting: float,
-        journal: Journal,
-        generators: Sequence[torch.Generator] = (),
-        watch: Callable[[Record], Any] | None = None,
+        ledger: Ledger,
     ) -> None:
-        self.bench, self.optimizers, self.goal, self.budget = bench, optimizers, goal, budget
-        self.reweighting = reweighting
-        self.journal, self.generators, self.watch = journal, generators, watch
-        self.total, self.fewest = sum(bench.sizes().values()), bench.fewest()
-        packed = pack(bench.model.state_dict())
-        self.start = self._point(math.nan, packed, epochs=0)
-        self.points: list[Point] = []
-        self.state = State(packed)
+        self.bench, self.optimizers, self.budget = bench, optimizers, budget
+        self.reweighting, self.ledger = reweighting, ledger
+        self.total, self.fewest = ledger.total, bench.fewest()
 
     @property
-    def best(self) -> Point:
-        """The sparsest network within the tolerance; the dense one if there is no other."""
-        good = [point for point in self.points if self._is_good(point.metric)]
-        return min(good, key=lambda point: point.nonzeros, default=self.start)
+    def state(self) -> State:
+        return self.ledger.state
 
     def run(self) -> None:
-        if not self._restore():
+        if not self.ledger.restore():
             self._measure_dense()
         while not self.state.stop_reason:
             self.state.stop_reason = self._advance()
-            self._save()
-        self.journal.finish(self._summary(), self.best, self.points)
-
-    def leave_best(self) -> None:
-        self.bench.model.load_state_dict(unpack(self.best.packed))
+            self.ledger.save()
+        self.ledger.finish()
 
     # ------------------------------------------------------------------ trials
 
     def _measure_dense(self) -> None:
-        dense = self.bench.measure()
+        dense, start = self.bench.measure(), self.ledger.start
         if not math.isfinite(dense):
             raise InputError(f"evaluate gives {dense} for the dense model: nothing to hold on to")
-        ruined = self._measure_cut(self.start.packed, self.fewest / self.total)
-        self._load(self.start.packed)
-        self.goal.check(dense, ruined)
-        self.start = replace(self.start, metric=dense)
-        self.points = [self.start]
-        self._record("dense", dense, good=True)
+        ruined = self._measure_cut(start.packed, self.fewest / self.total)
+        self.ledger.load(start.packed)
+        self.ledger.goal.check(dense, ruined)
+        self.ledger.begin(dense)
+        self.state.ratio, self.state.pull = FIRST_RATIO, FIRST_PULL
 
     def _advance(self) -> str:
         """One trial, or the reason why there is none."""
@@ -147,9 +110,9 @@ class Search:
     def _begin_anew(self) -> bool:
         """Where re-weighting has left nothing that can be cut, the dense network may have."""
         state = self.state
-        if state.cut or state.base is self.start.packed:
+        if state.cut or state.base is self.ledger.start.packed:
             return False
-        state.base, state.ratio, state.density = self.start.packed, FIRST_RATIO, 0.0
+        state.base, state.ratio, state.density = self.ledger.start.packed, FIRST_RATIO, 0.0
         return True
 
     def _be_patient(self) -> bool:
@@ -168,7 +131,7 @@ class Search:
         with self._trial(1):
             metric, note = self._attempt(lambda: taken.append(self.bench.settle(1)))
         steps = sum(taken)
-        good = self.goal.holds(self.start.metric, metric, SETTLING_COST)
+        good = self.ledger.is_good(metric, SETTLING_COST)
         others = len(self.optimizers) - 1 - state.optimizer
         if good or not others:
             if not steps:
@@ -180,7 +143,7 @@ class Search:
         else:
             state.optimizer += 1
             note = note or "the metric fell without any cut: another optimizer"
-        self._record("settle", metric, self._is_good(metric), note)
+        self.ledger.record("settle", metric, note)
         left = self.budget.next_trial(state.epochs, state.seconds, 1)
         return "" if left else self._finished("the budget is spent")
 
@@ -230,40 +193,40 @@ class Search:
 
     def _conclude(self, kind: str, metric: float, note: str, share: float = 1.0) -> bool:
         """The next trial goes on from what is good; what is not is rolled back."""
-        good = self.goal.holds(self.start.metric, metric, share)
+        good = self.ledger.is_good(metric, share)
         if not math.isnan(metric):
-            packed = self._keep(metric)
+            packed = self.ledger.keep(metric)
             if good:
                 self.state.base = packed
         if not good:
             note = _join(note, "rolled back")
-        self._record(kind, metric, self._is_good(metric), note)
+        self.ledger.record(kind, metric, note)
         return good
 
     def _free_density(self) -> float:
         """The lowest density, within a few probes, at which the base holds without training."""
         low = math.log(self.fewest / self.total)
-        self._load(self.state.base)
+        self.ledger.load(self.state.base)
         high = math.log(self.bench.nonzeros() / self.total)
         for _ in range(PROBES):
             middle = (low + high) / 2
             metric = self._measure_cut(self.state.base, math.exp(middle))
-            if self._is_good(metric):
+            if self.ledger.is_good(metric):
                 high = middle
-                self._keep(metric)
-                self._record("probe", metric, good=True)
+                self.ledger.keep(metric)
+                self.ledger.record("probe", metric)
             else:
                 low = middle
         return math.exp(high)
 
     def _measure_cut(self, packed: Packed, density: float) -> float:
         """The metric of a network that is cut and not retrained, NaN where it cannot be cut so."""
-        self._load(packed)
+        self.ledger.load(packed)
         return self._attempt(lambda: self.bench.prune(density))[0]
 
     def _alive(self) -> dict[str, Tensor]:
         """Where the network had weights from the start: zeros stay zero."""
-        start = unpack(self.start.packed)
+        start = unpack(self.ledger.start.packed)
         return {name: start[name] != 0 for name in self.bench.weights()}
 
     # ------------------------------------------------------------------ bookkeeping
@@ -271,79 +234,17 @@ class Search:
     @contextmanager
     def _trial(self, epochs: int) -> Iterator[None]:
         """From the base, with the chosen optimizer; epochs and seconds are counted."""
-        self._load(self.state.base)
+        self.ledger.load(self.state.base)
         self.bench = replace(self.bench, optimizer=self.optimizers[self.state.optimizer])
         started = time.perf_counter()
         yield
         self.state.epochs += epochs
         self.state.seconds += time.perf_counter() - started
 
-    def _load(self, packed: Packed) -> None:
-        self.bench.model.load_state_dict(unpack(packed))
-
-    def _is_good(self, metric: float) -> bool:
-        return self.goal.holds(self.start.metric, metric)
-
-    def _point(self, metric: float, packed: Packed, epochs: int) -> Point:
-        nonzeros = self.bench.nonzeros()
-        return Point(nonzeros / self.total, nonzeros, metric, epochs, packed)
-
-    def _keep(self, metric: float) -> Packed:
-        """The model as it is, if it has a place on the front."""
-        packed = pack(self.bench.model.state_dict())
-        point = self._point(metric, packed, self.state.epochs)
-        self.points = pareto([*self.points, point], self.goal.higher_is_better)
-        return packed
-
-    def _record(self, kind: str, metric: float, good: bool, note: str = "") -> None:
-        nonzeros = self.bench.nonzeros()
-        record = {
-            "trial": kind,
-            "density": nonzeros / self.total,
-            "nonzeros": nonzeros,
-            "metric": None if math.isnan(metric) else metric,
-            "within_tolerance": good,
-            "epochs": self.state.epochs,
-            "seconds": self.state.seconds,
-            "note": note,
-        }
-        self.state.history.append(record)
-        if self.watch is not None:
-            self.watch(record)
-
     def _finished(self, reason: str) -> str:
-        if self.best.nonzeros < self.start.nonzeros:
+        if self.ledger.best.nonzeros < self.ledger.start.nonzeros:
             return reason
         return f"nothing sparser holds the tolerance ({reason}): the model is as it was"
-
-    def _summary(self) -> Record:
-        return {
-            "stop_reason": self.state.stop_reason,
-            "dense": self.start.summary(),
-            "best": self.best.summary(),
-            "front": [point.summary() for point in self.points],
-            "history": self.state.history,
-        }
-
-    def _save(self) -> None:
-        plain = {each.name: getattr(self.state, each.name) for each in fields(State)}
-        plain["at_start"] = self.state.base is self.start.packed
-        if plain["at_start"]:
-            plain["base"] = {}
-        plain["random"] = randomness.capture(self.generators)
-        self.journal.save(plain, self.points, self.start)
-
-    def _restore(self) -> bool:
-        """Whether there was anything to go on with."""
-        found = self.journal.load()
-        if found is None:
-            return False
-        plain, self.points, self.start = found
-        randomness.restore(plain.pop("random"), self.generators)
-        if plain.pop("at_start"):
-            plain["base"] = self.start.packed
-        self.state = State(**plain)
-        return True
 
 
 def _join(*notes: str) -> str:

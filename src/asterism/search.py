@@ -1,7 +1,8 @@
 """sparsify(): the sparsest network within a tolerance, in one call.
 
 Owns the arguments and the promise that the model ends as the best found, whatever happens. The
-search itself is `asterism.explorer`; one trial of it, `asterism.trials`.
+search itself is `asterism.explorer`, what it has found `asterism.ledger`, one trial
+`asterism.trials`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from torch import nn
 
 from asterism.describe import describe
 from asterism.errors import InputError
-from asterism.explorer import Record, Search
+from asterism.explorer import Search
 from asterism.front import Point
 from asterism.goal import Budget, Goal
 from asterism.journal import Journal
+from asterism.ledger import Ledger, Record
 from asterism.penalties import Penalty
 from asterism.trials import (
     OPTIMIZERS,
@@ -125,11 +127,11 @@ def sparsify(
     }
     journal = run if isinstance(run, Journal) else Journal(run)
     journal.begin(config, resume)
-    search = Search(bench, optimizers, goal, budget, reweighting, journal, generators, watch)
+    ledger = Ledger(bench, goal, journal, generators, watch)
+    search = Search(bench, optimizers, budget, reweighting, ledger)
     try:
         search.run()
     finally:
-        search.leave_best()
-    return SparsifyResult(
-        model, search.points, search.state.history, search.state.stop_reason, search.best
-    )
+        ledger.leave_best()
+    state = ledger.state
+    return SparsifyResult(model, ledger.points, state.history, state.stop_reason, ledger.best)
