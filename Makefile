@@ -25,13 +25,14 @@ bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 nightly: $(STAMP) sanitize  ## everything, the slow tests too
 	$(BIN)/pytest
 
-sanitize: $(STAMP)  ## the runtime's tests under the address and undefined-behaviour sanitizers
+sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
 	cmake -S . -B build/sanitize -DASTERISM_SANITIZE=ON
 	cmake --build build/sanitize
 	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism.kernels.so ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
-	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest tests/test_live.py tests/test_runtime_layers.py \
-	  tests/test_runtime.py
+	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/test_live.py \
+	  tests/test_runtime_layers.py tests/test_runtime.py tests/test_file_compiled.py \
+	  tests/test_file_damage.py tests/test_file_roundtrip.py
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
 	$(PYTHON) -m venv --clear $(VENV)

@@ -33,8 +33,8 @@ assert "torch" not in sys.modules
 """
 
 
-def run(kernels: str | None, warnings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ASTERISM_KERNELS": kernels or ""}
+def run(kernels: str | None, warnings: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ASTERISM_KERNELS": kernels or "", **variables}
     command = [sys.executable, "-W", warnings, "-c", NETWORK]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, cwd=Path.cwd()
@@ -44,12 +44,20 @@ def run(kernels: str | None, warnings: str) -> subprocess.CompletedProcess[str]:
 def test_it_runs_without_torch_and_says_once_that_there_are_no_kernels() -> None:
     plain = run("none", "default")
     assert plain.returncode == 0, plain.stderr
-    assert plain.stderr.count("run in numpy") == 1
+    assert plain.stderr.count("ASTERISM_KERNELS=none: networks run in numpy") == 1
     compiled = run(None, "error")
     if "run in numpy" in compiled.stderr:
         pytest.skip("the kernels are not built")
     assert compiled.returncode == 0, compiled.stderr
     assert compiled.stdout == plain.stdout
+
+
+def test_a_library_that_does_not_load_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.so").write_bytes(b"nonsense")
+    for name in ("broken.so", "missing.so"):
+        wrong = run(None, "error", ASTERISM_LIBRARY=str(tmp_path / name))
+        assert wrong.returncode
+        assert f"InputError: ASTERISM_LIBRARY={tmp_path / name}" in wrong.stderr
 
 
 def test_a_machine_without_the_instructions_is_told() -> None:

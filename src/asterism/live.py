@@ -42,7 +42,7 @@ def live_forward(model: nn.Module, example: Tensor) -> Forward:
     """
     kernels = library.load()
     if kernels is None:
-        raise InputError("the compiled kernels are not installed: train the model itself")
+        raise InputError("there are no compiled kernels here: train the model itself")
     graph = capture(model, example)
     names = list(model.state_dict())
     params = dict(model.named_parameters())

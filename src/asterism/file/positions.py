@@ -9,20 +9,18 @@ input it reads.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from asterism.file.mixing import Mixer
 from asterism.file.ranges import Coder
+from asterism.file.streams import Mask, Places, Stream
 from asterism.file.units import LEVELS, Grid
-
-Mask = NDArray[np.bool_]
 
 MAX_CELLS = 1 << 16
 """Beyond so many columns they share cells: a file must not ask for memory it does not fill."""
 _LAST = MAX_CELLS - 1
 
 
-def code_bits(coder: Coder, bits: NDArray[np.bool_], hints: bytes) -> NDArray[np.bool_]:
+def code_bits(coder: Coder, bits: Mask, hints: bytes) -> Mask:
     """One bit per unit, given a hint and the two bits before it."""
     mixer = Mixer(coder, LEVELS, [4])
     before, found = 0, bytearray()
@@ -33,24 +31,30 @@ def code_bits(coder: Coder, bits: NDArray[np.bool_], hints: bytes) -> NDArray[np
     return np.frombuffer(found, np.bool_)
 
 
-def code_mask(coder: Coder, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes) -> Mask:
-    """The mask, of the grid's shape; what a decoder is given does not matter."""
-    rows = code_bits(coder, np.asarray(mask.any((1, 2))), row_hints)
-    channels = code_bits(coder, np.asarray(mask.any((0, 2))), channel_hints)
-    live_rows, live_channels = np.flatnonzero(rows), np.flatnonzero(channels)
+def code_mask(
+    stream: Stream, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes
+) -> None:
+    """The mask, of the grid's shape; a decoder fills in the zeros that it is given."""
+    rows = stream.bits(np.asarray(mask.any((1, 2))), row_hints)
+    channels = stream.bits(np.asarray(mask.any((0, 2))), channel_hints)
     hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
+    stream.rows(mask, grid, np.flatnonzero(rows), np.flatnonzero(channels), hints)
+
+
+def code_rows(
+    coder: Coder, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes
+) -> None:
+    """The elements of the live rows and channels, in place."""
     code_row = _code_kernels if grid.places > 1 else _code_line
     mixer = _mixer(coder, len(hints), grid.places)
     above = bytes(len(hints) * grid.places)
-    for row in live_rows:
-        line = bytearray(mask[row, live_channels].tobytes())
+    for row in rows:
+        line = bytearray(mask[row, channels].tobytes())
         mixer.forget(0)
         code_row(mixer, line, above, hints, grid)
         if coder.decoding:
-            found = np.frombuffer(line, np.bool_).reshape(-1, grid.places)
-            mask[row, live_channels] = found
+            mask[row, channels] = np.frombuffer(line, np.bool_).reshape(-1, grid.places)
         above = bytes(line)
-    return mask
 
 
 def _mixer(coder: Coder, channels: int, places: int) -> Mixer:

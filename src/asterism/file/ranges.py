@@ -14,6 +14,9 @@ from asterism.errors import FormatError
 PROBABILITY_BITS = 16
 """P(bit = 1) is given in units of 2⁻¹⁶."""
 
+ENDS_EARLY = "the coded data end too early"
+LEFT_OVER = "bytes are left over after the coded data"
+
 _TOP = 1 << 24
 _FULL = 0xFFFF_FFFF
 _TAIL = 4
@@ -101,7 +104,7 @@ class Decoder:
     def _next(self) -> None:
         at = self._at
         if at >= len(self._data) + _TAIL:
-            raise FormatError("the coded data end too early")
+            raise FormatError(ENDS_EARLY)
         self._code = (self._code << 8 | (self._data[at] if at < len(self._data) else 0)) & _FULL
         self._at = at + 1
 
@@ -110,9 +113,10 @@ class Decoder:
         """How much information has been taken so far."""
         return 8 * (self._at - _TAIL) + 32 - math.log2(self._range)
 
-    def finish(self) -> None:
+    def finish(self) -> bytes:
         if self._at < len(self._data):
-            raise FormatError("bytes are left over after the coded data")
+            raise FormatError(LEFT_OVER)
+        return b""
 
 
 class Listener:

@@ -11,76 +11,47 @@ is told and returns the item. A section is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from itertools import pairwise
 
 import numpy as np
 
 from asterism.errors import FormatError
 from asterism.file.bits import pack_bits, read_varint, unpack_bits, varint
+from asterism.file.compiled import open_stream
 from asterism.file.dtypes import DTYPES, DType, Words
-from asterism.file.mixing import Mixer
-from asterism.file.positions import code_bits, code_mask
-from asterism.file.ranges import Coder, Decoder, Encoder
-from asterism.file.symbols import Numbers, Text
+from asterism.file.positions import code_mask
+from asterism.file.streams import RECENT_SIZES, Flag, Indices, Places, Slot, Stream
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, decode_name, dtype_numbered
 from asterism.file.units import Grid, Units
-from asterism.file.values import Split, code_indices, code_split, join, split
-
-RECENT_SIZES = 4
-
-
-class Slot(IntEnum):
-    """Kinds of numbers, each with its own statistics."""
-
-    COUNT = 0
-    DTYPE = 1
-    RANK = 2
-    SIZE = 3
-    CONSTANT_SHIFT = 4
-    CONSTANT = 5
-    SHIFT = 6
-    LOW = 7
-    TABLE = 8
-    FIRST = 9
-    GAP = 10
-
-
-class Flag(IntEnum):
-    """Kinds of yes and no."""
-
-    CONSTANT = 0
-    DENSE = 1
-    NEGATIVE = 2
-    RECENT = 3  # and the places after it: is a size the first, second … of the recent ones?
+from asterism.file.values import Split, code_split, join, split
 
 
 def encode(tensors: Sequence[Tensor]) -> bytes:
-    coder, raw = Encoder(), bytearray()
-    description = _Description(coder)
-    description.numbers.code(len(tensors), Slot.COUNT)
+    stream, raw = open_stream(), bytearray()
+    description = _Description(stream)
+    stream.number(len(tensors), Slot.COUNT)
     for tensor in tensors:
         raw += description.encode(tensor)
-    coded = coder.finish()
+    coded = stream.finish()
     return varint(len(coded)) + coded + raw
 
 
-def decode(section: bytes, allowance: Allowance) -> Iterator[tuple[Tensor, Usage]]:
+def decode(section: memoryview, allowance: Allowance) -> Iterator[tuple[Tensor, Usage]]:
     length, at = read_varint(section, 0)
     if length > len(section) - at:
         raise FormatError("the coded part is longer than its section")
-    coder = Decoder(section[at : at + length])
+    stream = open_stream(bytes(section[at : at + length]))
     raw = section[at + length :]
-    description = _Description(coder)
+    description = _Description(stream)
     taken: set[str] = set()
-    for _ in range(description.numbers.code(0, Slot.COUNT)):
-        marks = [coder.bits]
+    for _ in range(stream.number(0, Slot.COUNT)):
+        marks = [stream.used]
         tensor, used = description.decode(raw, allowance, taken, marks)
         raw = raw[used:]
-        marks += [coder.bits] * (4 - len(marks))
+        marks += [stream.used] * (4 - len(marks))
         header, positions, values = (end - start for start, end in pairwise(marks))
         yield tensor, Usage(header, positions, values + 8 * used)
-    coder.finish()
+    stream.finish()
     if raw:
         raise FormatError(f"{len(raw)} bytes are left over after the values")
 
@@ -88,66 +59,61 @@ def decode(section: bytes, allowance: Allowance) -> Iterator[tuple[Tensor, Usage
 class _Description:
     """What both sides know when they come to a tensor."""
 
-    def __init__(self, coder: Coder) -> None:
-        self.coder = coder
-        self.numbers = Numbers(coder, len(Slot))
-        self.text = Text.primed(coder)
-        self.flags = Mixer(coder, Flag.RECENT + MAX_RANK * RECENT_SIZES)
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
         self.units = Units()
         self.sizes: list[int] = []
 
     def encode(self, tensor: Tensor) -> bytes:
         """Describes a tensor to the coder; returns the raw bytes that go with it."""
-        self.text.code(tensor.name.encode())
-        self.numbers.code(DTYPES.index(tensor.dtype), Slot.DTYPE)
+        self.stream.text(tensor.name.encode())
+        self.stream.number(DTYPES.index(tensor.dtype), Slot.DTYPE)
         self._shape(tensor.shape)
         words = tensor.words
         if not len(words):
             return b""
-        if self._flag(Flag.CONSTANT, bool((words == words[0]).all())):
+        if self.stream.flag(bool((words == words[0]).all()), Flag.CONSTANT):
             self._constant(words[:1], tensor.dtype)
             return b""
         where = np.flatnonzero(words)
         grid, where = self._positions(where, tensor.shape, len(words))
         parts = split(words[where], tensor.dtype)
-        code_split(self.coder, self.numbers, _SPLIT_SLOTS, parts, tensor.dtype)
-        code_indices(self.coder, parts.index, where, grid, len(parts.table))
+        code_split(self.stream, _SPLIT_SLOTS, parts, tensor.dtype)
+        self._indices(parts, where, grid)
         return pack_bits(parts.rest, parts.low)
 
     def decode(
-        self, raw: bytes, allowance: Allowance, taken: set[str], marks: list[float]
+        self, raw: memoryview, allowance: Allowance, taken: set[str], marks: list[float]
     ) -> tuple[Tensor, int]:
         """The next tensor, and how many raw bytes it has used; marks the ends of its parts."""
-        name = decode_name(self.text.code(b""), taken)
-        dtype = dtype_numbered(self.numbers.code(0, Slot.DTYPE))
+        name = decode_name(self.stream.text(b""), taken)
+        dtype = dtype_numbered(self.stream.number(0, Slot.DTYPE))
         shape = self._shape(())
         size = allowance.take(name, shape, dtype)
-        self._mark(marks)
+        marks.append(self.stream.used)
         if not size:
             return Tensor(name, dtype, shape, np.zeros(0, dtype.words)), 0
-        if self._flag(Flag.CONSTANT, False):
+        if self.stream.flag(False, Flag.CONSTANT):
             value = self._constant(np.zeros(1, dtype.words), dtype)
             return Tensor(name, dtype, shape, np.full(size, value[0], dtype.words)), 0
         grid, where = self._positions(np.zeros(0, np.intp), shape, size)
-        self._mark(marks)
+        marks.append(self.stream.used)
         nothing = Split(0, 0, [], np.zeros(0), np.zeros(0, np.uint64))
-        parts = code_split(self.coder, self.numbers, _SPLIT_SLOTS, nothing, dtype)
+        parts = code_split(self.stream, _SPLIT_SLOTS, nothing, dtype)
         rest, used = unpack_bits(raw, len(where), parts.low)
-        index = code_indices(self.coder, parts.index, where, grid, len(parts.table))
+        index = self._indices(parts, where, grid)
         words = np.zeros(size, dtype.words)
         parts = Split(parts.shift, parts.low, parts.table, index, rest)
         words[where] = join(parts, dtype)
         return Tensor(name, dtype, shape, words), used
 
-    def _mark(self, marks: list[float]) -> None:
-        if isinstance(self.coder, Decoder):
-            marks.append(self.coder.bits)
-
-    def _flag(self, flag: int, value: bool) -> bool:
-        return bool(self.flags.code(int(value), flag))
+    def _indices(self, parts: Split, where: Places, grid: Grid) -> Indices:
+        if len(parts.table) == 1:
+            return np.zeros(len(where), np.uint16)
+        return self.stream.indices(parts.index, where, grid, len(parts.table))
 
     def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        rank = self.numbers.code(len(shape), Slot.RANK)
+        rank = self.stream.number(len(shape), Slot.RANK)
         if rank > MAX_RANK:
             raise FormatError(f"a tensor of {rank} dimensions: at most {MAX_RANK} are allowed")
         given = shape if len(shape) == rank else [0] * rank
@@ -156,36 +122,34 @@ class _Description:
     def _size(self, size: int, axis: int) -> int:
         """One of the sizes last used, or a new one."""
         for place, known in enumerate(self.sizes):
-            if self._flag(Flag.RECENT + axis * RECENT_SIZES + place, size == known):
+            if self.stream.flag(size == known, Flag.RECENT + axis * RECENT_SIZES + place):
                 size = known
                 break
         else:
-            size = self.numbers.code(size, Slot.SIZE)
+            size = self.stream.number(size, Slot.SIZE)
         self.sizes = [size, *(known for known in self.sizes if known != size)][:RECENT_SIZES]
         return size
 
     def _constant(self, word: Words, dtype: DType) -> Words:
         sign, magnitude = (int(part[0]) for part in dtype.split(word))
         shift = (magnitude & -magnitude).bit_length() - 1 if magnitude else 0
-        negative = self._flag(Flag.NEGATIVE, bool(sign)) if dtype.kind != "u" else False
-        shift = self.numbers.code(shift, Slot.CONSTANT_SHIFT)
-        magnitude = self.numbers.code(magnitude >> shift, Slot.CONSTANT)
+        negative = self.stream.flag(bool(sign), Flag.NEGATIVE) if dtype.kind != "u" else False
+        shift = self.stream.number(shift, Slot.CONSTANT_SHIFT)
+        magnitude = self.stream.number(magnitude >> shift, Slot.CONSTANT)
         if magnitude.bit_length() + shift > dtype.magnitude_bits:
             raise FormatError(f"a constant does not fit {dtype.name}")
         return dtype.join(
             np.array([negative], dtype.words), np.array([magnitude << shift], dtype.words)
         )
 
-    def _positions(
-        self, where: np.ndarray[tuple[int], np.dtype[np.intp]], shape: Sequence[int], size: int
-    ) -> tuple[Grid, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    def _positions(self, where: Places, shape: Sequence[int], size: int) -> tuple[Grid, Places]:
         """The layout of the tensor, and the flat places of its non-zero elements."""
-        dense = self._flag(Flag.DENSE, len(where) == size)
+        dense = self.stream.flag(len(where) == size, Flag.DENSE)
         mask = np.zeros(size, np.bool_)
         mask[where] = True
         if len(shape) < 2:
             if not dense:
-                mask = code_bits(self.coder, mask, self.units.vector_hints(size))
+                mask = self.stream.bits(mask, self.units.vector_hints(size))
                 self.units.remember_vector(mask.view(np.uint8))
             grid = Grid(1, 1, size, size)
         else:
@@ -194,7 +158,7 @@ class _Description:
             if not dense:
                 row_hints = self.units.row_hints(grid.rows)
                 channel_hints = self.units.channel_hints(grid.channels)
-                code_mask(self.coder, cube, grid, row_hints, channel_hints)
+                code_mask(self.stream, cube, grid, row_hints, channel_hints)
                 mask = cube.reshape(-1)
             counts = np.full(grid.rows, size // grid.rows) if dense else cube.sum((1, 2))
             self.units.remember_weight(counts.astype(np.uint32))

@@ -14,6 +14,7 @@ from asterism.file.ranges import Coder, Listener
 
 MAX_BITS = 64
 MAX_TEXT = 1 << 12
+TOO_LONG = f"a name is longer than {MAX_TEXT} bytes"
 _HALF = 1 << 15
 
 # Both sides read this before the first name: what names of layers usually look like.
@@ -95,7 +96,7 @@ class Text:
             if not byte:
                 return bytes(found)
             found.append(byte)
-        raise FormatError(f"a name is longer than {MAX_TEXT} bytes")
+        raise FormatError(TOO_LONG)
 
 
 @cache

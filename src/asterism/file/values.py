@@ -8,8 +8,7 @@ and leading bits in use. The writer takes whichever is shortest.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,21 +18,11 @@ from numpy.typing import NDArray
 
 from asterism.errors import FormatError
 from asterism.file.dtypes import DType, Words
-from asterism.file.mixing import Mixer
-from asterism.file.ranges import Coder
-from asterism.file.symbols import Numbers
-from asterism.file.units import Grid
+from asterism.file.streams import Stream
 
 MAX_TABLE = 1 << 16
-MAX_CHANNELS = 1 << 12
-"""Beyond so many channels they share cells."""
-_STRETCH = 1 << 12
 _ENTRY_BITS = 4
 """What an entry costs beside the bits of its gap: their number, and the time to learn it."""
-CLASSES = 5
-"""What a neighbour tells: zero, or which quarter of the table it is in."""
-_MIXED_LEVELS = 3
-_NODES = 1 << _MIXED_LEVELS
 
 UInts = NDArray[np.uint64]
 
@@ -79,72 +68,19 @@ def join(parts: Split, dtype: DType) -> Words:
     return dtype.join(sign.astype(dtype.words), magnitude.astype(dtype.words))
 
 
-def code_split(
-    coder: Coder, numbers: Numbers, slots: Sequence[int], parts: Split, dtype: DType
-) -> Split:
+def code_split(stream: Stream, slots: Sequence[int], parts: Split, dtype: DType) -> Split:
     """All but the indices and the rest."""
     shift_slot, low_slot, count_slot, first_slot, gap_slot = slots
-    shift = numbers.code(parts.shift, shift_slot)
-    low = numbers.code(parts.low, low_slot)
-    count = numbers.code(len(parts.table), count_slot)
+    shift = stream.number(parts.shift, shift_slot)
+    low = stream.number(parts.low, low_slot)
+    count = stream.number(len(parts.table), count_slot)
     if shift + low > dtype.magnitude_bits or not 0 < count <= MAX_TABLE:
         raise FormatError(f"a table of {count} entries of {shift} + {low} bits less than usual")
     given = parts.table or [0] * count
-    table = [numbers.code(given[0], first_slot)]
+    table = [stream.number(given[0], first_slot)]
     for last, entry in pairwise(given):
-        table.append(table[-1] + 1 + numbers.code(max(entry - last - 1, 0), gap_slot))
+        table.append(table[-1] + 1 + stream.number(max(entry - last - 1, 0), gap_slot))
     return Split(shift, low, table, parts.index, parts.rest)
-
-
-def code_indices(
-    coder: Coder, index: NDArray[Any], where: NDArray[np.intp], grid: Grid, size: int
-) -> NDArray[Any]:
-    """The indices into a table of `size`, of the elements at the flat places `where`."""
-    if size == 1:
-        return np.zeros(len(where), np.uint16)
-    levels = (size - 1).bit_length()
-    stride = grid.channels * grid.places
-    tables = [_NODES, *(CLASSES * _NODES,) * 3, min(grid.channels, MAX_CHANNELS) * _NODES]
-    mixer = Mixer(coder, 1 << levels, tables)
-    same = bytearray(stride)  # the class of the last element in this column
-    line, row, found = bytearray(), -1, array("H")
-    for value, flat in _pairs(index, where):
-        if flat // stride != row:
-            row, line = flat // stride, bytearray(stride)
-            mixer.forget(0)
-        at = flat % stride
-        place = at % grid.places
-        left = line[at - 1] if place % grid.width else 0
-        up = line[at - grid.width] if place >= grid.width else 0
-        channel = at // grid.places % MAX_CHANNELS
-        cells = (0, left * _NODES, up * _NODES, same[at] * _NODES, channel * _NODES)
-        value = _code_index(mixer, value, levels, cells)
-        if value >= size:
-            raise FormatError(f"an index beyond its table of {size} values")
-        line[at] = same[at] = 1 + (CLASSES - 1) * value // size
-        found.append(value)
-    return np.frombuffer(found, np.uint16)
-
-
-def _pairs(index: NDArray[Any], where: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Index (0 where there is none yet) and place, a stretch at a time: lists are large."""
-    for start in range(0, len(where), _STRETCH):
-        places = where[start : start + _STRETCH].tolist()
-        known = index[start : start + _STRETCH].tolist() if len(index) else [0] * len(places)
-        yield from zip(known, places, strict=True)
-
-
-def _code_index(mixer: Mixer, value: int, levels: int, cells: Sequence[int]) -> int:
-    """From the highest bit down; the contexts help with the first few."""
-    node = 1
-    for place in range(levels - 1, -1, -1):
-        bit = value >> place & 1
-        if node < _NODES:
-            bit = mixer.code(bit, node, [cell + node for cell in cells])
-        else:
-            bit = mixer.code(bit, node)
-        node = node << 1 | bit
-    return node - (1 << levels)
 
 
 def _symbols(sign: UInts, high: UInts, width: int, dtype: DType) -> UInts:

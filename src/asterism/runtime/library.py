@@ -1,6 +1,6 @@
-"""The compiled kernels, by ctypes: what kernels/program.h declares.
+"""The compiled kernels, by ctypes: what kernels/program.h and kernels/stream.c declare.
 
-Without a library, or with ASTERISM_KERNELS=none in the environment, numpy does the work; so can
+Without a library, or with ASTERISM_KERNELS=none in the environment, Python does the work; so can
 portable, avx2 or avx512 be asked for. ASTERISM_LIBRARY names a library to use instead of ours.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -45,9 +45,25 @@ class Step(ctypes.Structure):
     )
 
 
-@cache
+class StreamState(ctypes.Structure):
+    """What kernels/stream.c says of itself: the first fields of its coder."""
+
+    _fields_ = (
+        ("status", c_int64),
+        ("at", c_int64),
+        ("range", c_int64),
+        ("out", c_void_p),
+        ("out_size", c_int64),
+    )
+
+
 def load() -> ctypes.CDLL | None:
-    """The library of this installation, if it was built and loads."""
+    """The library of this installation, if it was built and is wanted."""
+    return None if os.environ.get("ASTERISM_KERNELS") == "none" else _load()
+
+
+@cache
+def _load() -> ctypes.CDLL | None:
     asked = os.environ.get("ASTERISM_LIBRARY")
     # An editable install has the library in another folder of the same package.
     folders = importlib.import_module("asterism.runtime").__path__
@@ -55,24 +71,45 @@ def load() -> ctypes.CDLL | None:
     for path in [Path(asked)] if asked else found:
         try:
             library = ctypes.CDLL(str(path))
-        except OSError:
+            _declare(library)
+        except (OSError, AttributeError) as error:
+            if asked:
+                raise InputError(
+                    f"ASTERISM_LIBRARY={asked} is no library of ours: {error}"
+                ) from error
             continue
-        steps = POINTER(Step)
-        library.asterism_new.argtypes = [steps, c_int64, steps, *[c_int64] * 4, c_int]
-        library.asterism_new.restype = c_void_p
-        library.asterism_free.argtypes = [c_void_p]
-        library.asterism_run.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64]
-        library.asterism_profile.argtypes = [
-            c_void_p,
-            c_void_p,
-            c_void_p,
-            c_int64,
-            POINTER(c_double),
-        ]
-        library.asterism_taps_forward.argtypes = [c_int, *[c_void_p] * 6]
-        library.asterism_taps_backward.argtypes = [c_int, *[c_void_p] * 8]
         return library
     return None
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    """The types of all functions; AttributeError where the library lacks one."""
+    steps, states = POINTER(Step), POINTER(StreamState)
+    library.asterism_new.argtypes = [steps, c_int64, steps, *[c_int64] * 4, c_int]
+    library.asterism_new.restype = c_void_p
+    library.asterism_free.argtypes = [c_void_p]
+    library.asterism_run.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64]
+    library.asterism_profile.argtypes = [*[c_void_p] * 3, c_int64, POINTER(c_double)]
+    library.asterism_taps_forward.argtypes = [c_int, *[c_void_p] * 6]
+    library.asterism_taps_backward.argtypes = [c_int, *[c_void_p] * 8]
+    library.asterism_stream_new.argtypes = [
+        *(c_char_p, c_int64, c_void_p, c_void_p, c_char_p, c_int64, c_int64, c_int64),
+    ]
+    library.asterism_stream_new.restype = states
+    library.asterism_stream_free.argtypes = [states]
+    library.asterism_stream_finish.argtypes = [states]
+    library.asterism_code_flag.argtypes = [states, c_int, c_int64]
+    library.asterism_code_number.argtypes = [states, c_uint64, c_int64]
+    library.asterism_code_number.restype = c_uint64
+    library.asterism_code_text.argtypes = [states, c_void_p, c_int64]
+    library.asterism_code_text.restype = c_int64
+    library.asterism_code_bits.argtypes = [states, c_void_p, c_char_p, c_int64]
+    library.asterism_code_rows.argtypes = [
+        *(states, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_char_p),
+    ]
+    library.asterism_code_indices.argtypes = [
+        *(states, c_void_p, c_void_p, c_int64, c_void_p, c_int64),
+    ]
 
 
 def choose_level(library: ctypes.CDLL) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +48,7 @@ class Net:
         self.shapes = infer(graph, self.weights)
         self.input_shape, self.output_shape = self.shapes[0], self.shapes[-1]
         self._program: int | None = None
-        self._library = library.load() if _wanted() else None
+        self._library = library.load()
         if self._library is None:
             _say_once()
         elif all(math.prod(shape) for shape in self.shapes):
@@ -173,12 +174,6 @@ def _float32(array: npt.NDArray[Any]) -> Array:
     return np.ascontiguousarray(array, np.float32).reshape(np.shape(array))
 
 
-def _wanted() -> bool:
-    import os
-
-    return os.environ.get("ASTERISM_KERNELS") != "none"
-
-
 _said = False
 
 
@@ -186,8 +181,10 @@ def _say_once() -> None:
     global _said
     if not _said:
         _said = True
+        asked = os.environ.get("ASTERISM_KERNELS") == "none"
+        reason = "ASTERISM_KERNELS=none" if asked else "no compiled kernels are installed"
         warnings.warn(
-            "asterism's compiled kernels are not installed: networks run in numpy, slowly",
+            f"asterism: {reason}: networks run in numpy, slowly",
             RuntimeWarning,
             stacklevel=4,
         )
