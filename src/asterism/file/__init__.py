@@ -84,6 +84,15 @@ def read(path: str | Path) -> Contents:
         raise FormatError(f"{path}: {error}") from error
 
 
+def recognises(path: str | Path) -> bool:
+    """Whether a file begins as ours do, whatever its name."""
+    try:
+        with Path(path).open("rb") as opened:
+            return opened.read(len(container.MAGIC)) == container.MAGIC
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def encode(
     tensors: Mapping[str, NDArray[Any]],
     *,
@@ -120,7 +129,10 @@ def decode(data: bytes) -> Contents:
     if len(modes) != 1:
         raise FormatError(f"{len(modes)} sections of tensors in the place of one")
     kind, codec = _CODECS[modes[0]]
-    contents = Contents({}, {}, sections.get(container.GRAPH), modes[0], {}, len(data))
+    graph = sections.get(container.GRAPH)
+    contents = Contents(
+        *({}, {}, None if graph is None else bytes(graph), modes[0], {}, len(data)),
+    )
     for tensor, usage in codec.decode(sections[kind], Allowance(_limit(len(data)))):
         array = from_words(tensor.words, tensor.dtype, tensor.shape)
         contents.tensors[tensor.name] = array

@@ -47,7 +47,7 @@ def pack_bits(values: NDArray[np.uint64], width: int) -> bytes:
     return np.packbits(bits).tobytes()
 
 
-def unpack_bits(data: bytes, count: int, width: int) -> tuple[NDArray[Any], int]:
+def unpack_bits(data: bytes | memoryview, count: int, width: int) -> tuple[NDArray[Any], int]:
     """The inverse of `pack_bits`, and how many bytes it has used."""
     used = (count * width + 7) // 8
     if used > len(data):

@@ -23,13 +23,16 @@ _CHECKSUM = 4
 
 def join(sections: Mapping[bytes, bytes]) -> bytes:
     """A file of these sections."""
-    body = MAGIC + bytes([VERSION])
+    pieces = [MAGIC + bytes([VERSION])]
     for kind, content in sections.items():
-        body += kind + varint(len(content)) + content
-    return body + zlib.crc32(body).to_bytes(_CHECKSUM, "little")
+        pieces += [kind + varint(len(content)), content]
+    checksum = 0
+    for piece in pieces:  # never joined twice: a section may be large
+        checksum = zlib.crc32(piece, checksum)
+    return b"".join([*pieces, checksum.to_bytes(_CHECKSUM, "little")])
 
 
-def split(data: bytes) -> dict[bytes, bytes]:
+def split(data: bytes) -> dict[bytes, memoryview]:
     """The sections of a file, by kind."""
     if data[: len(MAGIC)] != MAGIC:
         raise FormatError("not an .asterism file")
@@ -37,7 +40,7 @@ def split(data: bytes) -> dict[bytes, bytes]:
         raise FormatError("cut off after its first bytes")
     if data[len(MAGIC)] > VERSION:
         raise FormatError(f"version {data[len(MAGIC)]}: this asterism reads up to {VERSION}")
-    body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
+    body, checksum = memoryview(data)[:-_CHECKSUM], data[-_CHECKSUM:]
     if zlib.crc32(body).to_bytes(_CHECKSUM, "little") != checksum:
         raise FormatError("damaged or cut off: the checksum does not match")
     if data[len(MAGIC)] != VERSION:
@@ -45,10 +48,10 @@ def split(data: bytes) -> dict[bytes, bytes]:
     return _sections(body)
 
 
-def _sections(body: bytes) -> dict[bytes, bytes]:
+def _sections(body: memoryview) -> dict[bytes, memoryview]:
     at, sections = len(MAGIC) + 1, {}
     while at < len(body):
-        kind = body[at : at + 1]
+        kind = bytes(body[at : at + 1])
         if kind not in _KINDS or kind in sections:
             raise FormatError(f"a section of unknown or repeated kind {kind!r}")
         length, at = read_varint(body, at + 1)

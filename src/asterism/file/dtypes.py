@@ -27,7 +27,6 @@ class DType:
     storage: str
     kind: str
     """f: sign and magnitude, as floats are; i: two's complement; u: no sign."""
-    mantissa_bits: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -66,10 +65,10 @@ class DType:
 
 
 DTYPES = (
-    DType("float32", "<f4", "f", 23),
-    DType("float16", "<f2", "f", 10),
-    DType("bfloat16", "<u2", "f", 7),
-    DType("float64", "<f8", "f", 52),
+    DType("float32", "<f4", "f"),
+    DType("float16", "<f2", "f"),
+    DType("bfloat16", "<u2", "f"),
+    DType("float64", "<f8", "f"),
     DType("int64", "<i8", "i"),
     DType("int32", "<i4", "i"),
     DType("int16", "<i2", "i"),
@@ -79,8 +78,8 @@ DTYPES = (
     DType("uint16", "<u2", "u"),
     DType("uint32", "<u4", "u"),
     DType("uint64", "<u8", "u"),
-    DType("float8_e4m3fn", "|u1", "f", 3),
-    DType("float8_e5m2", "|u1", "f", 2),
+    DType("float8_e4m3fn", "|u1", "f"),
+    DType("float8_e5m2", "|u1", "f"),
 )
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 

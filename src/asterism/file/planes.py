@@ -6,6 +6,7 @@ as long as eight bits are left, then single bits, eight elements to a byte.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,20 @@ from asterism.file.dtypes import Words
 CHUNK = 1 << 16
 
 
-def pack(values: Words, width: int) -> bytes:
-    """Values below 2^width."""
-    if not width:
-        return b""
-    planes: list[NDArray[np.uint8]] = []
+def chunks(values: Words) -> Iterator[Words]:
+    """The pieces that are packed one by one."""
     for start in range(0, len(values), CHUNK):
-        chunk = np.ascontiguousarray(values[start : start + CHUNK])
-        octets = chunk.view(np.uint8).reshape(len(chunk), -1)
-        planes += [octets[:, place] for place in range(width // 8)]
+        yield values[start : start + CHUNK]
+
+
+def pack(values: Iterable[Words], width: int) -> Iterator[bytes]:
+    """Chunks of values below 2^width, plane by plane."""
+    for chunk in values if width else ():
+        octets = np.ascontiguousarray(chunk).view(np.uint8).reshape(len(chunk), -1)
+        for place in range(width // 8):
+            yield octets[:, place].tobytes()
         for place in range(width - width % 8, width):
-            planes.append(np.packbits(octets[:, place // 8] & np.uint8(1 << place % 8)))
-    return b"".join(plane.tobytes() for plane in planes)
+            yield np.packbits(octets[:, place // 8] & np.uint8(1 << place % 8)).tobytes()
 
 
 def packed_size(count: int, width: int) -> int:
@@ -40,21 +43,20 @@ def packed_size(count: int, width: int) -> int:
     )
 
 
-def unpack(data: memoryview, count: int, width: int, dtype: np.dtype[Any]) -> Words:
-    """The inverse of `pack`, as little-endian words of the given type."""
+def unpack(data: memoryview, count: int, width: int, dtype: np.dtype[Any]) -> Iterator[Words]:
+    """The inverse of `pack`: chunks of little-endian words of the given type."""
     if len(data) != packed_size(count, width) or width > 8 * dtype.itemsize:
         raise FormatError(f"{count} values of {width} bits cannot take {len(data)} bytes")
-    octets = np.zeros((count, dtype.itemsize), np.uint8)
     stored, at = np.frombuffer(data, np.uint8), 0
     for start in range(0, count, CHUNK):
-        chunk = octets[start : start + CHUNK]
-        size = len(chunk)
+        size = min(CHUNK, count - start)
+        octets = np.zeros((size, dtype.itemsize), np.uint8)
         for place in range(width // 8):
-            chunk[:, place] = stored[at : at + size]
+            octets[:, place] = stored[at : at + size]
             at += size
         if width % 8:
-            at, chunk[:, width // 8] = _join_bits(stored, at, size, width % 8)
-    return octets.reshape(-1).view(dtype)
+            at, octets[:, width // 8] = _join_bits(stored, at, size, width % 8)
+        yield octets.reshape(-1).view(dtype)
 
 
 def _join_bits(
