@@ -59,3 +59,28 @@ def unpack_bits(data: bytes | memoryview, count: int, width: int) -> tuple[NDArr
     for column in bits[: count * width].reshape(count, width).T:
         values = values << np.uint64(1) | column
     return values, used
+
+
+class Reader:
+    """Bytes from front to back, never beyond the end."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self.at
+
+    def take(self, count: int) -> memoryview:
+        if count > self.left:
+            raise FormatError(f"{count} bytes are needed where {self.left} are left")
+        self.at += count
+        return self._data[self.at - count : self.at]
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def number(self) -> int:
+        value, self.at = read_varint(self._data, self.at)
+        return value

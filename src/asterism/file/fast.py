@@ -11,15 +11,15 @@ table of the values in use. A section is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import asterism.file.elias_fano as elias_fano
 from asterism.errors import FormatError
-from asterism.file.bits import read_varint, varint
+from asterism.file.bits import Reader, varint
 from asterism.file.dtypes import DTYPES, DType, Words
 from asterism.file.planes import chunks, pack, packed_size, unpack
 from asterism.file.symbols import MAX_TEXT, TOO_LONG
@@ -33,7 +33,7 @@ from asterism.file.tensors import (
 )
 
 SAMPLE = 1 << 12
-BLOCK = 1 << 17
+BLOCK = 1 << 16
 MAX_TABLE = 1 << 10
 
 
@@ -52,7 +52,7 @@ def encode(tensors: Sequence[Tensor]) -> bytes:
 
 
 def decode(section: memoryview, allowance: Allowance) -> Iterator[tuple[Tensor, Usage]]:
-    reader = _Reader(section)
+    reader = Reader(section)
     taken: set[str] = set()
     for _ in range(reader.number()):
         yield _decode(reader, allowance, taken)
@@ -70,10 +70,10 @@ def _encode(tensor: Tensor) -> Iterator[bytes]:
         yield bytes([Layout.CONSTANT]) + words[:1].tobytes()
         return
     found = _few_nonzeros(words)
-    if found is not None and _is_sparse(len(words), len(found[0])):
+    if found is not None and elias_fano.is_short(len(words), len(found[0])):
         where, values = found
         yield bytes([Layout.ELIAS_FANO]) + varint(len(where))
-        yield from _encode_positions(where, len(words))
+        yield from elias_fano.encode(where, len(words))
         yield from _encode_values(values, tensor.dtype)
         return
     alive = words != 0
@@ -85,7 +85,7 @@ def _encode(tensor: Tensor) -> Iterator[bytes]:
         yield from _encode_values(words[alive], tensor.dtype)
 
 
-def _few_nonzeros(words: Words) -> tuple[NDArray[np.intp], Words] | None:
+def _few_nonzeros(words: Words) -> tuple[Words, Words] | None:
     """The non-zero elements' places and values; None where they are a third of all or more.
 
     Block by block: most of the work is to look at zeros, and a small mask stays in the cache.
@@ -99,16 +99,11 @@ def _few_nonzeros(words: Words) -> tuple[NDArray[np.intp], Words] | None:
             return None
         values.append(block[found])
         found += start
-        places.append(found)
+        places.append(found.astype(elias_fano.index_words(len(words))))
     return np.concatenate(places), np.concatenate(values)
 
 
-def _is_sparse(size: int, count: int) -> bool:
-    """Whether the Elias–Fano code is shorter than a bitmap."""
-    return count * (_low_bits(size, count) + 2) < size
-
-
-def _decode(reader: _Reader, allowance: Allowance, taken: set[str]) -> tuple[Tensor, Usage]:
+def _decode(reader: Reader, allowance: Allowance, taken: set[str]) -> tuple[Tensor, Usage]:
     start = reader.at
     length = reader.number()
     if length > MAX_TEXT:
@@ -127,72 +122,41 @@ def _decode(reader: _Reader, allowance: Allowance, taken: set[str]) -> tuple[Ten
     return Tensor(name, dtype, shape, words), usage
 
 
-def _fill(words: Words, reader: _Reader, dtype: DType) -> int:
+def _fill(words: Words, reader: Reader, dtype: DType) -> int:
     """Reads the elements; returns how many bytes their positions have taken."""
     layout, size, start = reader.byte(), len(words), reader.at
     if layout == Layout.CONSTANT:
         words[:] = np.frombuffer(reader.take(dtype.itemsize), dtype.words)[0]
         return 0
     if layout == Layout.DENSE:
-        _decode_values(reader, words, dtype)
+        for part, values in zip(chunks(words), _decode_values(reader, size, dtype), strict=True):
+            part[:] = values
         return 0
     if layout == Layout.BITMAP:
-        bits = np.unpackbits(np.frombuffer(reader.take((size + 7) // 8), np.uint8), count=size)
+        bitmap = reader.take((size + 7) // 8)
         positions = reader.at - start
-        alive = bits.view(np.bool_)
-        values = np.empty(int(np.count_nonzero(alive)), dtype.words)
-        _decode_values(reader, values, dtype)
-        words[alive] = values
+        count = sum(len(piece) for piece in elias_fano.ones(bitmap, size))
+        _spread(words, elias_fano.ones(bitmap, size), _decode_values(reader, count, dtype))
         return positions
     if layout != Layout.ELIAS_FANO:
         raise FormatError(f"unknown layout {layout}: the file needs a newer asterism")
-    where = _decode_positions(reader, reader.number(), size)
+    count = reader.number()
+    places = elias_fano.decode(reader, count, size)
     positions = reader.at - start
-    values = np.empty(len(where), dtype.words)
-    _decode_values(reader, values, dtype)
-    words[where] = values
+    _spread(words, places, _decode_values(reader, count, dtype))
     return positions
 
 
-def _low_bits(size: int, count: int) -> int:
-    return max((size // count).bit_length() - 1, 0)
-
-
-def _encode_positions(where: NDArray[np.intp], size: int) -> Iterator[bytes]:
-    """Low bits as they are; the upper parts as a bitmap with a one at upper(i) + i."""
-    low = _low_bits(size, len(where))
-    upper = np.zeros(len(where) + (size - 1 >> low) + 1, np.uint8)
-    ones = where >> low
-    ones += np.arange(len(where))
-    upper[ones] = 1
-    yield np.packbits(upper).tobytes()
-    index, mask = _index_words(size), (1 << low) - 1
-    yield from pack(((chunk & mask).astype(index) for chunk in chunks(where)), low)
-
-
-def _decode_positions(reader: _Reader, count: int, size: int) -> NDArray[Any]:
-    if not 0 < count <= size:
-        raise FormatError(f"{count} non-zero elements among {size}")
-    low = _low_bits(size, count)
-    length = count + (size - 1 >> low) + 1
-    upper = np.unpackbits(np.frombuffer(reader.take((length + 7) // 8), np.uint8), count=length)
-    where = np.flatnonzero(upper.view(np.bool_))
-    if len(where) != count:
-        raise FormatError(f"{len(where)} positions in the place of {count}")
-    where -= np.arange(count)
-    where <<= low
-    packed = reader.take(packed_size(count, low))
-    for high, lower in zip(
-        chunks(where), unpack(packed, count, low, _index_words(size)), strict=True
-    ):
-        high |= lower.astype(np.intp)
-    if where[-1] >= size or (where[1:] <= where[:-1]).any():
-        raise FormatError("the positions are not in ascending order")
-    return where
-
-
-def _index_words(size: int) -> np.dtype[Any]:
-    return np.dtype("<u4") if size <= 1 << 32 else np.dtype("<u8")
+def _spread(words: Words, places: Iterable[NDArray[np.intp]], values: Iterator[Words]) -> None:
+    """Each value to its place; both come in pieces, to be small, but not in the same ones."""
+    waiting = words[:0]
+    for where in places:
+        while len(waiting) < len(where):
+            waiting = np.concatenate([waiting, next(values)])
+        words[where] = waiting[: len(where)]
+        waiting = waiting[len(where) :]
+    if len(waiting) or next(values, None) is not None:
+        raise FormatError("there are more values than places")
 
 
 def _encode_values(words: Words, dtype: DType) -> Iterator[bytes]:
@@ -223,27 +187,25 @@ def _indices(words: Words, table: Words) -> list[Words] | None:
     return found
 
 
-def _decode_values(reader: _Reader, out: Words, dtype: DType) -> None:
-    """Fills `out`."""
-    size, count = reader.number(), len(out)
+def _decode_values(reader: Reader, count: int, dtype: DType) -> Iterator[Words]:
+    """Chunks of values; nothing is taken from the reader before the first."""
+    size = reader.number()
     if size > MAX_TABLE:
         raise FormatError(f"a table of {size} values: at most {MAX_TABLE} are allowed")
     if size:
         table = np.frombuffer(reader.take(size * dtype.itemsize), dtype.words)
         width = (size - 1).bit_length()
         packed = reader.take(packed_size(count, width))
-        for part, index in zip(
-            chunks(out), unpack(packed, count, width, np.dtype("<u2")), strict=True
-        ):
+        for index in unpack(packed, count, width, np.dtype("<u2")):
             if int(index.max()) >= size:
                 raise FormatError(f"an index beyond its table of {size} values")
-            part[:] = table[index]
+            yield table[index]
         return
     width = reader.byte()
     least = np.frombuffer(reader.take(dtype.itemsize), dtype.words)
     packed = reader.take(packed_size(count, width))
-    for part, turned in zip(chunks(out), unpack(packed, count, width, dtype.words), strict=True):
-        part[:] = _turn_back(turned + least, dtype)
+    for turned in unpack(packed, count, width, dtype.words):
+        yield _turn_back(turned + least, dtype)
 
 
 def _turn(words: Words, dtype: DType) -> Words:
@@ -261,28 +223,3 @@ def _turn_back(words: Words, dtype: DType) -> Words:
     one, top = dtype.words.type(1), dtype.words.type(dtype.magnitude_bits)
     turned: Words = words >> one | words << top
     return turned
-
-
-class _Reader:
-    """Bytes from front to back, never beyond the end."""
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self.at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._data) - self.at
-
-    def take(self, count: int) -> memoryview:
-        if count > self.left:
-            raise FormatError(f"{count} bytes are needed where {self.left} are left")
-        self.at += count
-        return self._data[self.at - count : self.at]
-
-    def byte(self) -> int:
-        return self.take(1)[0]
-
-    def number(self) -> int:
-        value, self.at = read_varint(self._data, self.at)
-        return value
