@@ -36,16 +36,18 @@ def report(runs: Path = Path("runs")) -> Iterator[str]:
             f"  {100 * density:4.0f} % dense   write {rates[0]:6.1f}   read {rates[1]:6.1f}"
             f"   memory {sizes[0]:.2f} and {sizes[1]:.2f}"
         )
-    yield "small mode, kB of file per second (at least 1,000):"
+    yield "small mode, kB of file per second (at least 1,000), and memory to read it:"
     networks = {"LeNet-5, synthetic": lenet5(), "2000 × 2000 at 5 %": {"w": square()}}
     for name, tensors in networks.items():
         for bits in (None, 4):
             data = file.encode(tensors, bits=bits)
             write = fastest(lambda t=tensors, b=bits: file.encode(t, bits=b), rounds=3)
             read = fastest(lambda d=data: file.decode(d), rounds=3)
+            size = sum(array.nbytes for array in tensors.values())
             yield (
                 f"  {name:20} {'lossless' if bits is None else f'{bits} bits':8}"
                 f"   write {len(data) / write / 1e3:7,.0f}   read {len(data) / read / 1e3:7,.0f}"
+                f"   memory {peak(lambda d=data: file.decode(d)) / size:.2f}"
             )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from asterism import file
 from asterism.errors import FormatError
 from asterism.file import container
-from asterism.file.compiled import Compiled, open_stream
+from asterism.file.compiled import Compiled, find_nonzeros, open_stream
 from asterism.file.reference import Reference
 from asterism.runtime import library
 from test_file_damage import mutations
@@ -108,6 +108,20 @@ def test_mutations_have_the_same_outcome():
         plain = [outcome(data) for data in mutations("small", 400, seed=5)]
     assert plain == compiled
     assert len({each for each in plain if isinstance(each, str)}) > 10
+
+
+@given(
+    seed=st.integers(0, 99),
+    itemsize=st.sampled_from([1, 2, 4, 8]),
+    size=st.integers(0, 200),
+    start=st.integers(0, 3),
+)
+def test_non_zeros_are_found_wherever_they_are(seed, itemsize, size, start):
+    random = np.random.default_rng(seed)
+    words = random.integers(0, 256, (size + start) * itemsize, np.uint8)
+    words[random.random(len(words)) < random.choice([0.5, 0.9, 0.99])] = 0
+    block = words.view(f"<u{itemsize}")[start:]
+    np.testing.assert_array_equal(find_nonzeros(block), np.flatnonzero(block))
 
 
 @settings(max_examples=100, deadline=None)

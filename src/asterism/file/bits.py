@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from asterism.errors import FormatError
 
 _MAX_VARINT = 10
+STRETCH = 1 << 13
+"""Values that are unpacked at once: a byte per bit is much. A multiple of 8, to end at a byte."""
 
 
 def varint(value: int) -> bytes:
@@ -40,11 +42,12 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 def pack_bits(values: NDArray[np.uint64], width: int) -> bytes:
     """Each value's lowest `width` bits, highest first, one after the other; zeros to a byte."""
-    if not width:
-        return b""
     places = np.arange(width - 1, -1, -1, dtype=np.uint64)
-    bits = (values[:, None] >> places & np.uint64(1)).astype(np.uint8)
-    return np.packbits(bits).tobytes()
+    pieces = []
+    for start in range(0, len(values) if width else 0, STRETCH):
+        stretch = values[start : start + STRETCH, None]
+        pieces.append(np.packbits((stretch >> places & np.uint64(1)).astype(np.uint8)).tobytes())
+    return b"".join(pieces)
 
 
 def unpack_bits(data: bytes | memoryview, count: int, width: int) -> tuple[NDArray[Any], int]:
@@ -53,11 +56,16 @@ def unpack_bits(data: bytes | memoryview, count: int, width: int) -> tuple[NDArr
     if used > len(data):
         raise FormatError(f"{count} values of {width} bits need {used} bytes: {len(data)} are left")
     values = np.zeros(count, np.uint64)
-    bits = np.unpackbits(np.frombuffer(data, np.uint8, used))
-    if bits[count * width :].any():
-        raise FormatError("the last byte of the values is not filled up with zeros")
-    for column in bits[: count * width].reshape(count, width).T:
-        values = values << np.uint64(1) | column
+    packed = np.frombuffer(data, np.uint8, used)
+    for start in range(0, count if width else 0, STRETCH):
+        part = values[start : start + STRETCH]
+        first, size = start * width // 8, len(part) * width
+        bits = np.unpackbits(packed[first : first + (size + 7) // 8])
+        if bits[size:].any():
+            raise FormatError("the last byte of the values is not filled up with zeros")
+        for column in bits[:size].reshape(len(part), width).T:
+            part <<= np.uint64(1)
+            part |= column
     return values, used
 
 

@@ -1,4 +1,7 @@
-"""The stream in C: kernels/stream.c, by ctypes. The bits are those of `reference.py`."""
+"""What is slow in Python, in C: kernels/stream.c and kernels/scan.c, by ctypes.
+
+The bits of a stream are those of `reference.py`, which serves where nothing is compiled.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 
 import asterism.runtime.library as library
 from asterism.errors import FormatError
+from asterism.file.dtypes import Words
 from asterism.file.mixing import REACH, STRETCH, squash
 from asterism.file.ranges import ENDS_EARLY, LEFT_OVER
 from asterism.file.reference import Reference
@@ -112,6 +116,17 @@ class Compiled:
             raise MemoryError("no memory for the statistics of a file")
         if status:
             raise FormatError({_ENDS_EARLY: ENDS_EARLY, _TOO_LONG: TOO_LONG}.get(status, otherwise))
+
+
+def find_nonzeros(words: Words) -> NDArray[np.integer[Any]]:
+    """The places of the words that are not zero, of a block of them."""
+    found = library.load()
+    if found is None:
+        return np.flatnonzero(words != 0)
+    assert words.flags.c_contiguous
+    places = np.empty(len(words), np.uint32)
+    count = found.asterism_find_nonzeros(_at(words), len(words), words.itemsize, _at(places))
+    return places[:count]
 
 
 def _at(array: NDArray[Any]) -> int:

@@ -1,4 +1,4 @@
-"""The `fast` codec, for large networks: nothing that numpy cannot do to whole arrays.
+"""The `fast` codec, for large networks: little that numpy cannot do to whole arrays.
 
 Positions are an Elias–Fano code, within half a bit of the entropy of a random mask, or a bitmap
 where that is shorter; values are stored in as many bits as their range needs, or as indices into a
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import asterism.file.elias_fano as elias_fano
 from asterism.errors import FormatError
 from asterism.file.bits import Reader, varint
+from asterism.file.compiled import find_nonzeros
 from asterism.file.dtypes import DTYPES, DType, Words
 from asterism.file.planes import chunks, pack, packed_size, unpack
 from asterism.file.symbols import MAX_TEXT, TOO_LONG
@@ -33,7 +34,7 @@ from asterism.file.tensors import (
 )
 
 SAMPLE = 1 << 12
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 MAX_TABLE = 1 << 10
 
 
@@ -91,15 +92,15 @@ def _few_nonzeros(words: Words) -> tuple[Words, Words] | None:
     Block by block: most of the work is to look at zeros, and a small mask stays in the cache.
     """
     places, values, count = [], [], 0
+    index = elias_fano.index_words(len(words)).type
     for start in range(0, len(words), BLOCK):
         block = words[start : start + BLOCK]
-        found = np.flatnonzero(block != 0)
+        found = find_nonzeros(block)
         count += len(found)
         if 3 * count >= len(words):
             return None
         values.append(block[found])
-        found += start
-        places.append(found.astype(elias_fano.index_words(len(words))))
+        places.append(found.astype(index) + index(start))
     return np.concatenate(places), np.concatenate(values)
 
 

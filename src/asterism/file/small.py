@@ -160,9 +160,11 @@ class _Description:
                 channel_hints = self.units.channel_hints(grid.channels)
                 code_mask(self.stream, cube, grid, row_hints, channel_hints)
                 mask = cube.reshape(-1)
-            counts = np.full(grid.rows, size // grid.rows) if dense else cube.sum((1, 2))
+        where = np.arange(size) if dense else np.flatnonzero(mask)
+        if len(shape) >= 2:
+            counts = np.bincount(where // (size // grid.rows), minlength=grid.rows)
             self.units.remember_weight(counts.astype(np.uint32))
-        return grid, np.arange(size) if dense else np.flatnonzero(mask)
+        return grid, where
 
 
 _SPLIT_SLOTS = (Slot.SHIFT, Slot.LOW, Slot.TABLE, Slot.FIRST, Slot.GAP)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asterism.errors import FormatError
+from asterism.file.bits import STRETCH
 from asterism.file.dtypes import DType, Words
 from asterism.file.streams import Stream
 
@@ -58,13 +59,20 @@ def join(parts: Split, dtype: DType) -> Words:
     limit = 1 << (width + (dtype.kind != "u"))
     if parts.table and parts.table[-1] >= limit:
         raise FormatError(f"a value does not fit {dtype.name}")
-    symbols = np.array(parts.table, np.uint64)[parts.index]
+    words, table = np.empty(len(parts.index), dtype.words), np.array(parts.table, np.uint64)
+    for start in range(0, len(words), STRETCH):
+        part = slice(start, start + STRETCH)
+        words[part] = _join(table[parts.index[part]], parts.rest[part], width, parts, dtype)
+    return words
+
+
+def _join(symbols: UInts, rest: UInts, width: int, parts: Split, dtype: DType) -> Words:
     sign = np.zeros_like(symbols)
     if dtype.kind != "u":
         half = np.uint64(1 << width)
         sign = (symbols < half).astype(np.uint64)
         symbols = np.where(sign, half - np.uint64(1) - symbols, symbols - half)
-    magnitude = (symbols << np.uint64(parts.low) | parts.rest) << np.uint64(parts.shift)
+    magnitude = (symbols << np.uint64(parts.low) | rest) << np.uint64(parts.shift)
     return dtype.join(sign.astype(dtype.words), magnitude.astype(dtype.words))
 
 

@@ -1,4 +1,4 @@
-"""The compiled kernels, by ctypes: what kernels/program.h and kernels/stream.c declare.
+"""The compiled kernels, by ctypes: what the C files in kernels/ declare.
 
 Without a library, or with ASTERISM_KERNELS=none in the environment, Python does the work; so can
 portable, avx2 or avx512 be asked for. ASTERISM_LIBRARY names a library to use instead of ours.
@@ -92,6 +92,8 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_profile.argtypes = [*[c_void_p] * 3, c_int64, POINTER(c_double)]
     library.asterism_taps_forward.argtypes = [c_int, *[c_void_p] * 6]
     library.asterism_taps_backward.argtypes = [c_int, *[c_void_p] * 8]
+    library.asterism_find_nonzeros.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
+    library.asterism_find_nonzeros.restype = c_int64
     library.asterism_stream_new.argtypes = [
         *(c_char_p, c_int64, c_void_p, c_void_p, c_char_p, c_int64, c_int64, c_int64),
     ]
