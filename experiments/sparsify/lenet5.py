@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from asterism.checkpoints import load_into
 from asterism.data import Split, load
-from asterism.journal import load_into
 from asterism.metrics import error_percent
 from asterism.models import lenet5
 

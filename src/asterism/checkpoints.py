@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from asterism import file
 from asterism.errors import InputError, one_line
-from asterism.file.container import MAGIC
 from asterism.files import write_atomically
 
 SMALL_ELEMENTS = 1 << 21
@@ -46,16 +45,16 @@ def save(
     example_inputs: Any = None,
     mode: SaveMode = "auto",
     bits: file.Bits = None,
+    graph: bytes | None = None,
 ) -> int:
     """Writes a model's state dict to an .asterism file; returns its size in bytes.
 
     Lossless, or with a codebook of 2^bits values per tensor. The one liberty taken: −0, which
     masks leave behind by the thousand, becomes 0. With `example_inputs` the graph of
-    the network goes into the file too, for the runtime to execute.
+    the network goes into the file too, for the runtime to execute; or a `graph` that is known.
     """
     state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
     arrays, dtypes = to_arrays(without_minus_zero(state))
-    graph = None
     if example_inputs is not None:
         if not isinstance(model, nn.Module):
             raise InputError("example_inputs need the model, not its state dict")
@@ -81,25 +80,32 @@ def choose_mode(arrays: Mapping[str, NDArray[Any]], mode: SaveMode) -> file.Mode
 
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     """A state dict from an .asterism or safetensors file, or from torch's with weights only."""
+    return read_with_graph(path)[0]
+
+
+def read_with_graph(path: str | Path) -> tuple[dict[str, Tensor], bytes | None]:
+    """The state dict of a file of any kind, and the graph that may be with it."""
     path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    if data.startswith(MAGIC):
-        return load_state_dict(path)
+    if file.recognises(path):
+        contents = file.read(path)
+        return to_tensors(contents.tensors, contents.dtypes), contents.graph
     if path.suffix == ".safetensors":
         try:
-            return _in_order(safetensors.torch.load(data))
+            return _in_order(safetensors.torch.load_file(path)), None
         except (safetensors.SafetensorError, ValueError, KeyError) as error:
             raise InputError(f"{path} is not a safetensors file ({error})") from error
-    return _read_torch(path)
+    return _read_torch(path), None
 
 
 def load_into(model: nn.Module, path: str | Path) -> None:
     """The weights of any file that `read_checkpoint` reads, every one of them and no others."""
+    put_into(model, read_checkpoint(path), path)
+
+
+def put_into(model: nn.Module, state: Mapping[str, Tensor], path: str | Path) -> None:
+    """The weights that were read from a file, every one of them and no others."""
     try:
-        model.load_state_dict(read_checkpoint(path))
+        model.load_state_dict(dict(state))
     except RuntimeError as error:
         raise InputError(f"{path} does not fit the model: {one_line(error)}") from error
 

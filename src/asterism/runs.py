@@ -21,12 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from asterism import __version__
+from asterism.checkpoints import write_checkpoint
 from asterism.claims import claim
 from asterism.compaction import compact
 from asterism.data import Dataset
 from asterism.describe import describe
 from asterism.errors import InputError
-from asterism.files import read_json, write_atomically, write_json
+from asterism.files import read_json, write_json
 from asterism.live import live_forward
 from asterism.methods import Method
 from asterism.metrics import density_percent, error_percent, nonzeros, total_density_percent
@@ -85,7 +86,7 @@ def run(
         model.load_state_dict(start)
     history = train_phases(job, folder, model, data, resume=resume, watch=watch)
     write_json(folder / "history.json", history)
-    save_model(folder / "model.safetensors", model)
+    write_checkpoint(folder / "model.safetensors", model.state_dict())
     weights = {target.name: target.param for target in choose(model)}
     result = summarise(job, model, weights, history, data) | {"config": config}
     write_json(folder / "result.json", result)
@@ -133,7 +134,7 @@ def train_phases(
         for epoch, record in enumerate(history, start=1):
             record["epoch"] = epoch
         if number < len(job.method.phases) - 1:
-            save_model(folder / "phase.safetensors", model)
+            write_checkpoint(folder / "phase.safetensors", model.state_dict())
             write_json(folder / "phase.json", history)
     return history
 
@@ -171,15 +172,8 @@ def summarise(
     }
 
 
-def save_model(path: Path, model: nn.Module) -> None:
-    """A plain state_dict, shared tensors stored under each of their names."""
-    state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-    unshared = {name: tensor.clone() for name, tensor in state.items()}
-    write_atomically(path, safetensors.torch.save(unshared))
-
-
 def load_model(path: Path) -> dict[str, Tensor]:
-    """The state_dict that `save_model` wrote."""
+    """The state_dict of a run."""
     try:
         return safetensors.torch.load(path.read_bytes())
     except OSError as error:

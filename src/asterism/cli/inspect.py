@@ -37,23 +37,14 @@ def inspect(
 
 def _contents(path: Path) -> Contents:
     from asterism import file
-    from asterism.file.container import MAGIC
 
-    if path.suffix != ".asterism" and not _starts_with(path, MAGIC):
+    if path.suffix != ".asterism" and not file.recognises(path):
         from asterism.checkpoints import choose_mode, read_checkpoint, to_arrays, without_minus_zero
 
         arrays, dtypes = to_arrays(without_minus_zero(read_checkpoint(path)))
         mode = choose_mode(arrays, "auto")
         return file.decode(file.encode(arrays, mode=mode, dtypes=dtypes))
     return file.read(path)
-
-
-def _starts_with(path: Path, magic: bytes) -> bool:
-    try:
-        with path.open("rb") as opened:
-            return opened.read(len(magic)) == magic
-    except OSError:
-        return False  # whoever reads it says why it cannot
 
 
 def _print_table(contents: Contents) -> None:
