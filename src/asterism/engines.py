@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from asterism.exporting import onnx_bytes
 from asterism.runtime import Net
 
 Batch = npt.NDArray[np.float32]
@@ -87,14 +88,7 @@ def openvino(model: nn.Module, example: Batch, threads: int) -> Engine:
 
 def to_onnx(model: nn.Module, example: Batch, folder: Path) -> Path:
     path = folder / "model.onnx"
-    torch.onnx.export(
-        model,
-        (torch.from_numpy(example),),
-        str(path),
-        dynamo=False,
-        input_names=["x"],
-        dynamic_axes={"x": {0: "batch"}},
-    )
+    path.write_bytes(onnx_bytes(model, torch.from_numpy(example)))
     return path
 
 

@@ -14,6 +14,7 @@ from asterism import __version__
 from asterism.cli.bench import bench
 from asterism.cli.compress import compress
 from asterism.cli.evaluate import evaluate
+from asterism.cli.export import export
 from asterism.cli.inspect import inspect
 from asterism.cli.plan import plan
 from asterism.cli.reproduce import reproduce
@@ -34,6 +35,7 @@ app.command()(inspect)
 app.command()(sparsify)
 app.command()(evaluate)
 app.command()(bench)
+app.command()(export)
 
 
 @app.callback(invoke_without_command=True)

@@ -28,17 +28,12 @@ def bench(
     import sys
 
     from asterism import engines
-    from asterism.file import read
-    from asterism.graph import decode
-    from asterism.rebuild import Rebuilt
+    from asterism.rebuild import rebuild
     from asterism.runtime import load
 
     batches = _batches(batch)
     net = load(file, threads=threads)
-    contents = read(file)
-    assert contents.graph is not None  # or load would have said so
-    model = Rebuilt(decode(contents.graph), contents.tensors)
-    found = engines.find(model, net.input_shape, threads)
+    found = engines.find(rebuild(net), net.input_shape, threads)
     rows = engines.compare(net, found, batches, seconds)
     if as_json:
         print(json.dumps(rows, indent=2))
