@@ -6,6 +6,7 @@ import importlib.util
 import io
 import warnings
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
         torch.onnx.export(
             model,
             (example,),
-            buffer,
+            cast(Any, buffer),  # a file object, which the annotation forgets
             dynamo=False,
             input_names=["x"],
             output_names=["y"],

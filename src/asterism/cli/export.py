@@ -25,12 +25,12 @@ def export(
     Example:  asterism export net.asterism net.onnx
     """
     import torch
+    from torch import nn
 
-    from asterism.checkpoints import read_checkpoint
+    from asterism.checkpoints import put_into, read_checkpoint
     from asterism.errors import InputError
     from asterism.exporting import export_onnx
     from asterism.factories import make_data, make_model
-    from asterism.journal import put_into
     from asterism.rebuild import rebuild
     from asterism.runtime import load
     from asterism.supervision import supervised
@@ -39,7 +39,7 @@ def export(
         raise InputError("--model and --data go together: give both")
     if model is None or data is None:
         net = load(file)
-        network = rebuild(net)
+        network: nn.Module = rebuild(net)
         example = torch.zeros(2, *net.input_shape)
     else:
         network = make_model(model)

@@ -37,7 +37,7 @@ def code_mask(
     """The mask, of the grid's shape; a decoder fills in the zeros that it is given."""
     alive = np.zeros(grid.rows, np.bool_), np.zeros(grid.channels, np.bool_)
     if not stream.decoding:
-        alive = mask.any((1, 2)), mask.any((0, 2))
+        alive = np.asarray(mask.any((1, 2))), np.asarray(mask.any((0, 2)))
     rows, channels = stream.bits(alive[0], row_hints), stream.bits(alive[1], channel_hints)
     hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
     stream.rows(mask, grid, np.flatnonzero(rows), np.flatnonzero(channels), hints)
