@@ -30,6 +30,10 @@ WORTH = 0.1  # of the weights left: with more of them dense kernels are faster
 Forward = Callable[[Tensor], Tensor]
 
 
+class NotLiveError(InputError):
+    """The network, or this installation, cannot be trained through the non-zeros alone."""
+
+
 def live_forward(model: nn.Module, example: Tensor) -> Forward:
     """The model's forward through its non-zero weights, to train it by in place of `model(x)`.
 
@@ -42,8 +46,8 @@ def live_forward(model: nn.Module, example: Tensor) -> Forward:
     """
     kernels = library.load()
     if kernels is None:
-        raise InputError("there are no compiled kernels here: train the model itself")
-    graph = capture(model, example)
+        raise NotLiveError("there are no compiled kernels here: train the model itself")
+    graph = _capture(model, example)
     names = list(model.state_dict())
     params = dict(model.named_parameters())
     layers = _layers(graph, [params.get(name) for name in names])
@@ -63,6 +67,13 @@ def live_forward(model: nn.Module, example: Tensor) -> Forward:
     return forward
 
 
+def _capture(model: nn.Module, example: Tensor) -> Graph:
+    try:
+        return capture(model, example)
+    except InputError as error:
+        raise NotLiveError(str(error)) from error
+
+
 def live_if_worth(
     model: nn.Module, masks: Mapping[str, Tensor], inputs: Sequence[Any]
 ) -> Forward | None:
@@ -75,7 +86,7 @@ def live_if_worth(
         return None
     try:
         forward = live_forward(model, inputs[0][:1])
-    except InputError:
+    except NotLiveError:
         return None
     with torch.no_grad():
         expected, found = model(inputs[0]), forward(inputs[0])
@@ -139,7 +150,7 @@ class _Taps(Function):
         out_h = (height - kernel_h) // stride_h + 1
         out_w = (width - kernel_w) // stride_w + 1
         if layer.pool and (out_h % 2 or out_w % 2):
-            raise InputError(f"2×2 max-pooling of {out_h}×{out_w} values leaves some out")
+            raise NotLiveError(f"2×2 max-pooling of {out_h}×{out_w} values leaves some out")
         sizes = (ctypes.c_int64 * 12)(
             *(channels, height, width, units, kernel_h, kernel_w, stride_h, stride_w),
             *(out_h, out_w, blocks, layer.pool),
@@ -180,7 +191,7 @@ def _layers(graph: Graph, weights: list[nn.Parameter | None]) -> list[_Layer]:
     flat = len(graph.input_shape) == 1
     for place, node in enumerate(graph.nodes):
         if node.inputs != (place,):
-            raise InputError("only a plain chain of layers can be trained through its non-zeros")
+            raise NotLiveError("only a plain chain of layers can be trained through its non-zeros")
         if node.op in ("conv", "linear"):
             layers.append(_weighted(node, weights) | {"flat": flat and node.op == "linear"})
             flat = False
@@ -191,7 +202,7 @@ def _layers(graph: Graph, weights: list[nn.Parameter | None]) -> list[_Layer]:
         elif _halves(node) and layers and not layers[-1].get("pool") and not flat:
             layers[-1]["pool"] = True
         else:
-            raise InputError(f"{node.op} cannot be trained through the non-zeros alone")
+            raise NotLiveError(f"{node.op} cannot be trained through the non-zeros alone")
     return [_Layer(**layer) for layer in layers]
 
 
@@ -208,10 +219,10 @@ def _halves(node: Node) -> bool:
 def _weighted(node: Node, weights: list[nn.Parameter | None]) -> dict[str, Any]:
     weight, bias = node.given(weights)
     if weight is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
-        raise InputError("only parameters of type float32 on the CPU can be trained so")
+        raise NotLiveError("only parameters of type float32 on the CPU can be trained so")
     if node.op == "linear":
         return {"weight": weight, "bias": bias}
     if node["groups"] != 1 or node.pair("dilation") != (1, 1):
-        raise InputError("grouped and dilated convolutions cannot be trained so")
+        raise NotLiveError("grouped and dilated convolutions cannot be trained so")
     stride, padding = node.pair("stride"), node.pair("padding")
     return {"weight": weight, "bias": bias, "stride": stride, "padding": padding}

@@ -28,7 +28,7 @@ from asterism.data import Dataset
 from asterism.describe import describe
 from asterism.errors import InputError
 from asterism.files import read_json, write_json
-from asterism.live import live_forward
+from asterism.live import NotLiveError, live_forward
 from asterism.methods import Method
 from asterism.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.names import layer
@@ -143,7 +143,7 @@ def _fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
     """Through the non-zeros alone, where the network and this installation allow it."""
     try:
         return live_forward(network, data.train.images[:1])
-    except InputError:
+    except NotLiveError:
         return None
 
 
