@@ -6,7 +6,7 @@ import importlib.util
 import io
 import warnings
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,16 +31,16 @@ def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
     """A model as it is, in the format of ONNX."""
     if importlib.util.find_spec("onnx") is None:
         raise InputError("ONNX files need a package more: pip install 'asterism[onnx]'")
-    buffer = io.BytesIO()
+    buffer: Any = io.BytesIO()  # which the exporter takes, though its types say paths only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter is the old one: it is the simpler
         torch.onnx.export(
             model,
             (example,),
-            cast(Any, buffer),  # a file object, which the annotation forgets
+            buffer,
             dynamo=False,
             input_names=["x"],
             output_names=["y"],
             dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}},
         )
-    return buffer.getvalue()
+    return bytes(buffer.getvalue())

@@ -66,8 +66,10 @@ def compress(
 
     if lossless + (bits is not None) + (max_drop is not None) > 1:
         raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
-    if (max_drop is not None) != (model is not None and data is not None):
+    if len({max_drop is None, model is None, data is None}) > 1:
         raise InputError("--max-drop, --model and --data go together: give all three")
+    if epochs and max_drop is None:
+        raise InputError("--epochs is for --max-drop: give both")
     state, graph = read_with_graph(checkpoint)
     out = out or checkpoint.with_suffix(".asterism")
     if out.resolve() == checkpoint.resolve():

@@ -25,7 +25,6 @@ def export(
     Example:  asterism export net.asterism net.onnx
     """
     import torch
-    from torch import nn
 
     from asterism.checkpoints import put_into, read_checkpoint
     from asterism.errors import InputError
@@ -39,7 +38,7 @@ def export(
         raise InputError("--model and --data go together: give both")
     if model is None or data is None:
         net = load(file)
-        network: nn.Module = rebuild(net)
+        network: torch.nn.Module = rebuild(net)
         example = torch.zeros(2, *net.input_shape)
     else:
         network = make_model(model)

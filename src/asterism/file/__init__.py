@@ -129,10 +129,8 @@ def decode(data: bytes) -> Contents:
     if len(modes) != 1:
         raise FormatError(f"{len(modes)} sections of tensors in the place of one")
     kind, codec = _CODECS[modes[0]]
-    graph = sections.get(container.GRAPH)
-    contents = Contents(
-        *({}, {}, None if graph is None else bytes(graph), modes[0], {}, len(data)),
-    )
+    graph = bytes(sections[container.GRAPH]) if container.GRAPH in sections else None
+    contents = Contents({}, {}, graph, modes[0], {}, len(data))
     for tensor, usage in codec.decode(sections[kind], Allowance(_limit(len(data)))):
         array = from_words(tensor.words, tensor.dtype, tensor.shape)
         contents.tensors[tensor.name] = array

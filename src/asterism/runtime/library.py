@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import warnings
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -77,6 +78,8 @@ def _load() -> ctypes.CDLL | None:
                 raise InputError(
                     f"ASTERISM_LIBRARY={asked} is no library of ours: {error}"
                 ) from error
+            # As after an update of an editable install, when nothing was compiled again.
+            warnings.warn(f"install asterism again: {path} is not its own ({error})", stacklevel=3)
             continue
         return library
     return None
