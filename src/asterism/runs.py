@@ -164,11 +164,16 @@ def summarise(
         ),
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
-        "versions": {
-            "asterism": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the numbers."""
+    return {
+        "asterism": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
     }
 
 

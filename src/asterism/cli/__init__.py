@@ -17,6 +17,7 @@ from asterism.cli.evaluate import evaluate
 from asterism.cli.export import export
 from asterism.cli.inspect import inspect
 from asterism.cli.plan import plan
+from asterism.cli.report import report
 from asterism.cli.reproduce import reproduce
 from asterism.cli.sparsify import sparsify
 from asterism.errors import InputError
@@ -36,6 +37,7 @@ app.command()(sparsify)
 app.command()(evaluate)
 app.command()(bench)
 app.command()(export)
+app.command()(report)
 
 
 @app.callback(invoke_without_command=True)

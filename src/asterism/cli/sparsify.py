@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asterism.cli.common import resumable
+from asterism.cli.common import command_line, resumable
 
 if TYPE_CHECKING:
     from asterism.recipes import SearchRecipe
 
-RECIPE = "recipe.json"
-"""What a search was told, kept in its folder."""
+RECIPE, COMMAND = "recipe.json", "command.json"
+"""What a search was told, kept in its folder, and by which command."""
 
 
 def sparsify(
@@ -85,6 +85,7 @@ def sparsify(
     from asterism.files import read_json
     from asterism.journal import Journal
     from asterism.recipes import by_pattern
+    from asterism.runs import versions
     from asterism.search import sparsify as search
     from asterism.supervision import supervised
 
@@ -115,6 +116,7 @@ def sparsify(
         load_into(network, Path(chosen.weights))
     task = supervised(**make_data(chosen.data))
     inner, penalties = chosen.make_optimizer(), chosen.make_penalty()
+    command = {"command": command_line(), "versions": versions()}
     with resumable(), _watching(chosen) as watch:
         result = search(
             network,
@@ -129,7 +131,7 @@ def sparsify(
             exclude=chosen.exclude,
             penalty=penalties,
             densities=chosen.densities,
-            run=Journal(out, {RECIPE: chosen.plain()}),
+            run=Journal(out, {RECIPE: chosen.plain(), COMMAND: command}),
             resume=resume,
             watch=watch,
         )

@@ -99,7 +99,7 @@ def build_figure1(noise: Sequence[Point], greedy: Sequence[Point]) -> Figure:
         c.set(title="(c)  Greedy initialiser")
         d.set(title="(d)  Greedy initialiser", xlabel="Re-weighting $t$")
         for axes in (a, b, c, d):
-            _label_ends(axes)
+            label_ends(axes)
     return figure
 
 
@@ -145,7 +145,7 @@ def _plot_run(axes: Axes, run: Sequence[Point], values: Sequence[float], **style
     axes.plot([point["t"] for point in run], values, markevery=every, **style)
 
 
-def _label_ends(axes: Axes) -> None:
+def label_ends(axes: Axes) -> None:
     """Write each labelled line's name at its right end, in its colour, none over another."""
     axes.get_ylim()  # settles the limits, which the transforms below do not
     to_fraction = axes.transData - axes.transAxes

@@ -1,0 +1,301 @@
+"""What a run was and what came of it, read from its folder into one shape for every kind of run.
+
+Owns the reading of three kinds of folders: a reproduction (results.json and a folder for each
+method and seed), one such method's folder, and a search (`asterism sparsify`). Draws nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from torch import Tensor
+
+from asterism.checkpoints import read_checkpoint
+from asterism.errors import FormatError, InputError
+from asterism.files import read_json
+from asterism.front import unpack
+from asterism.journal import load_weights
+from asterism.names import layer
+from asterism.report.published import Point, published_for
+from asterism.report.table import NAMES
+
+Record = dict[str, Any]
+State = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One point of the trade-off: so many weights, so good."""
+
+    name: str
+    nonzeros: float
+    density_percent: float
+    score: float
+    spread: float | None = None  # sample standard deviation over the seeds
+    seeds: int = 1
+    network: str = ""  # the key of the network that shows it
+    role: str = "front"  # or "dense", "chosen", "tried"
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One network, before (where that is known) and after."""
+
+    key: str
+    name: str
+    weights: list[str]
+    after: State
+    before: State | None = None
+    history: list[Record] = field(default_factory=list)
+    config: Record = field(default_factory=dict)
+    model: str | None = None  # as named in `asterism.models`
+    bench: list[Record] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """All that a page is made of."""
+
+    title: str
+    summary: list[tuple[str, str]]
+    score_name: str
+    outcomes: list[Outcome]
+    networks: list[Network]
+    published: tuple[Point, ...] = ()
+    tolerance: float | None = None
+    command: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    trials: list[Record] = field(default_factory=list)
+
+
+def read_account(folder: Path) -> Account:
+    """The account of a run's folder, or an InputError that says what a run's folder has."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder: give that of a run")
+    try:
+        if (folder / "results.json").exists():
+            results = read_json(folder / "results.json")
+            return _of_reproduction(
+                folder, {_key(each): folder / _key(each) for each in results}, results
+            )
+        if (folder / "result.json").exists():
+            result = read_json(folder / "result.json")
+            if "front" in result:
+                return _of_search(folder, result)
+            return _of_method(folder, result)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise FormatError(f"{folder} holds something else than a run of ours: {error!r}") from error
+    if (folder / "config.json").exists():
+        raise InputError(f"{folder} holds a run that is not finished: end it with --resume first")
+    raise InputError(
+        f"{folder} holds no run: there is neither results.json (of `asterism reproduce`)"
+        " nor result.json (of one method, or of `asterism sparsify`)"
+    )
+
+
+# ---------------------------------------------------------------------- reproduction
+
+
+def _of_reproduction(
+    folder: Path, places: Mapping[str, Path], results: Sequence[Record]
+) -> Account:
+    """The account of some rows; `places` says where each network is."""
+    if not results:
+        raise InputError(f"{folder} has no finished row yet")
+    rows = [
+        list(group)
+        for _, group in groupby(sorted(results, key=_order), key=lambda r: (r["method"], r["cut"]))
+    ]
+    networks = [
+        _network(folder, places[_key(seeds[0])], seeds[0])
+        for seeds in rows
+        # The dense network is shown as the others' before.
+        if seeds[0]["method"] != "dense" and (places[_key(seeds[0])] / "model.safetensors").exists()
+    ]
+    shapes = {}
+    if networks:
+        shapes = {layer(each): tuple(networks[0].after[each].shape) for each in networks[0].weights}
+    first = results[-1]
+    data = first["config"].get("data")
+    title = f"{_spell(first['config'].get('model'))} on {_spell(data)}"
+    seconds = sum(record["seconds"] for record in results)
+    summary = [
+        ("Networks trained", f"{len(results)} ({len(rows)} rows)"),
+        ("Epochs", f"{sum(record['epochs'] for record in results):,}"),
+        ("Time", f"{duration(seconds)} on {first['config'].get('threads', '?')} threads"),
+        ("Seeds", ", ".join(str(seed) for seed in sorted({r["seed"] for r in results}))),
+    ]
+    return Account(
+        title=title,
+        summary=summary,
+        score_name="Test error (%)",
+        outcomes=[_outcome(seeds) for seeds in rows],
+        networks=networks,
+        published=published_for(shapes, data),
+        command=_command(folder),
+        versions=first.get("versions", {}),
+    )
+
+
+def _of_method(folder: Path, result: Record) -> Account:
+    """One row, beside the dense network that it came from, if that is there."""
+    above = folder.resolve().parent
+    dense = above / f"dense-{result['seed']}"
+    results = [result]
+    if result["method"] != "dense" and (dense / "result.json").exists():
+        results.insert(0, read_json(dense / "result.json"))
+    return _of_reproduction(above, {_key(result): folder}, results)
+
+
+def _spell(name: str | None) -> str:
+    return {"lenet5": "LeNet-5", "lenet300": "LeNet-300-100", "mnist": "MNIST"}.get(
+        name or "", name or "unknown"
+    )
+
+
+def _order(record: Record) -> tuple[int, str, str, int]:
+    method = record["method"]
+    rank = list(NAMES).index(method) if method in NAMES else len(NAMES)
+    return rank, method, record["cut"], record["seed"]
+
+
+def _outcome(seeds: Sequence[Record]) -> Outcome:
+    errors = [record["test_error_percent"] for record in seeds]
+    method: str = seeds[0]["method"]
+    return Outcome(
+        name=NAMES.get(method, method),
+        nonzeros=fmean(record["nonzeros"] for record in seeds),
+        density_percent=fmean(record["density_percent"] for record in seeds),
+        score=fmean(errors),
+        spread=stdev(errors) if len(errors) > 1 else None,
+        seeds=len(errors),
+        network=_key(seeds[0]),
+        role="dense" if method == "dense" else "front",
+    )
+
+
+def _key(record: Record) -> str:
+    return f"{record['method']}-{record['seed']}"
+
+
+def _network(folder: Path, own: Path, record: Record) -> Network:
+    dense = folder / f"dense-{record['seed']}"
+    after = read_checkpoint(own / "model.safetensors")
+    history = read_json(own / "history.json") if (own / "history.json").exists() else []
+    before = None
+    if (dense / "model.safetensors").exists():
+        before = read_checkpoint(dense / "model.safetensors")
+    if (dense / "history.json").exists():
+        history = [{**read_json(dense / "history.json")[-1], "epoch": 0}, *history]
+    return Network(
+        key=_key(record),
+        name=f"{NAMES.get(record['method'], record['method'])}, seed {record['seed']}",
+        weights=[name for name, tensor in after.items() if tensor.ndim > 1],
+        after=after,
+        before=before,
+        history=history,
+        config=record["config"],
+        model=record["config"].get("model"),
+        bench=_bench(own),
+    )
+
+
+def _command(folder: Path) -> str | None:
+    """The table's caption ends with it."""
+    try:
+        text = (folder / "table.md").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.findall(r"`(asterism [^`]+)`", text)
+    return found[-1] if found else None
+
+
+# ---------------------------------------------------------------------- search
+
+
+def _of_search(folder: Path, result: Record) -> Account:
+    config, dense, best = read_json(folder / "config.json"), result["dense"], result["best"]
+    sign = -1 if config["higher_is_better"] else 1
+    last = result["history"][-1]
+    summary = [
+        ("Weights left", f"{best['nonzeros']:,} of {dense['nonzeros']:,}"),
+        ("Metric", f"{best['metric']:.6g} (dense {dense['metric']:.6g})"),
+        ("Tolerance", f"{config['max_drop']:g} in the metric's own units"),
+        ("Trials", f"{len(result['history'])}"),
+        ("Cost", f"{last['epochs']} epochs, {duration(last['seconds'])} of training"),
+        ("Why it stopped", result["stop_reason"]),
+    ]
+    about = read_json(folder / "command.json") if (folder / "command.json").exists() else {}
+    recipe = read_json(folder / "recipe.json") if (folder / "recipe.json").exists() else {}
+    network = Network(
+        key="best",
+        name="The network found",
+        weights=list(config["weights"]),
+        after=read_checkpoint(folder / "model.safetensors"),
+        before=_start(folder),
+        config={**recipe, "search": config},
+        bench=_bench(folder),
+    )
+    direction = "higher" if config["higher_is_better"] else "lower"
+    return Account(
+        title=str(recipe.get("model", folder.resolve().name)),
+        summary=summary,
+        score_name=f"Metric on validation data ({direction} is better)",
+        outcomes=_outcomes_of_search(result),
+        networks=[network],
+        tolerance=dense["metric"] + sign * config["max_drop"],
+        command=about.get("command"),
+        versions=about.get("versions", {}),
+        trials=result["history"],
+    )
+
+
+def _outcomes_of_search(result: Record) -> list[Outcome]:
+    """The front, the densest first, and what else was measured."""
+
+    def outcome(record: Record, name: str, role: str) -> Outcome:
+        share = 100 * record["density"]
+        return Outcome(name, record["nonzeros"], share, record["metric"], role=role)
+
+    best = (result["best"]["nonzeros"], result["best"]["metric"])
+    front = {(point["nonzeros"], point["metric"]): point for point in result["front"]}
+    shown = [
+        outcome(point, "chosen" if at == best else "front", "chosen" if at == best else "front")
+        for at, point in front.items()
+    ]
+    if best not in front:
+        shown.append(outcome(result["best"], "chosen", "chosen"))
+    tried = [
+        outcome(record, record["trial"], "dense" if record["trial"] == "dense" else "tried")
+        for record in result["history"]
+        if record["metric"] is not None and (record["nonzeros"], record["metric"]) not in front
+    ]
+    return shown + tried
+
+
+def _start(folder: Path) -> State | None:
+    if not (folder / "start.pt").exists():
+        return None
+    state: State = unpack(load_weights(folder / "start.pt")["packed"])
+    return state
+
+
+def _bench(folder: Path) -> list[Record]:
+    """What `asterism bench FILE --json` printed, if it was kept as bench.json."""
+    return read_json(folder / "bench.json") if (folder / "bench.json").exists() else []
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(42), duration(258.9), duration(7300)
+    ('42 s', '4.3 min', '2.0 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,96 @@
+"""A network layer by layer: what is left of it, and what it takes in a file.
+
+Owns the numbers of the per-layer table; draws nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from asterism import file
+from asterism.checkpoints import choose_mode, to_arrays, without_minus_zero
+from asterism.metrics import kurtosis, live_units, macs
+from asterism.models import MODELS
+from asterism.names import layer
+from asterism.report.account import Network, State
+
+EXAMPLES = {"lenet5": (1, 1, 28, 28), "lenet300": (1, 1, 28, 28)}
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One line of the table."""
+
+    name: str
+    shape: tuple[int, ...]
+    entries: int
+    nonzeros: int
+    live: tuple[int, int]
+    kurtosis: float | None
+    kurtosis_before: float | None
+    bytes: int
+    macs: tuple[int, int] | None  # dense, non-zero
+
+    @property
+    def density_percent(self) -> float:
+        return 100 * self.nonzeros / self.entries if self.entries else math.nan
+
+
+@dataclass(frozen=True)
+class Size:
+    """The whole network in memory and in a file; the file is that of `asterism.save`, lossless."""
+
+    dense_bytes: int
+    file_bytes: int
+    mode: str
+
+    @property
+    def ratio(self) -> float:
+        return self.dense_bytes / self.file_bytes
+
+
+def measure(network: Network) -> tuple[list[LayerRow], Size]:
+    """The rows of a network's table, and its size."""
+    contents = _encoded(network.after)
+    counted = _macs(network)
+    rows = []
+    for name in network.weights:
+        weight = network.after[name]
+        before = network.before.get(name) if network.before else None
+        rows.append(
+            LayerRow(
+                name=layer(name),
+                shape=tuple(weight.shape),
+                entries=weight.numel(),
+                nonzeros=int(weight.count_nonzero()),
+                live=live_units(weight),
+                kurtosis=_finite(kurtosis(weight)),
+                kurtosis_before=None if before is None else _finite(kurtosis(before)),
+                bytes=round(contents.usage[name].bytes),
+                macs=counted.get(layer(name)),
+            )
+        )
+    dense = sum(array.nbytes for array in contents.tensors.values())
+    return rows, Size(dense, contents.size, contents.mode)
+
+
+def _encoded(state: State) -> file.Contents:
+    arrays, dtypes = to_arrays(without_minus_zero(state))
+    return file.decode(file.encode(arrays, mode=choose_mode(arrays, "auto"), dtypes=dtypes))
+
+
+def _macs(network: Network) -> dict[str, tuple[int, int]]:
+    """Of a network whose forward is known; a folder of weights alone does not tell it."""
+    if network.model not in EXAMPLES:
+        return {}
+    model: Any = MODELS[network.model]()
+    model.load_state_dict(network.after)
+    return macs(model, torch.zeros(EXAMPLES[network.model]))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

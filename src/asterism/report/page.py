@@ -1,0 +1,138 @@
+"""A run as one HTML page that needs nothing else: no network, no script, no other file.
+
+Owns what the page holds and in which order. The numbers are those of `account` and `layers`, the
+drawings those of `drawings` and `pictures`, the looks are in page.html, page.css and page.js.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from asterism import __version__
+from asterism.errors import InputError
+from asterism.names import layer
+from asterism.report.account import Account, Network, Record, read_account
+from asterism.report.drawings import (
+    describe_outcome,
+    draw_course,
+    draw_histogram,
+    draw_trade_off,
+)
+from asterism.report.layers import LayerRow, Size, measure
+from asterism.report.pictures import Picture, filter_picture, mask_picture
+
+MOST_LAYERS = 24
+"""So many layers, the largest, get drawings of their own; the table has them all."""
+
+
+@dataclass(frozen=True)
+class LayerView:
+    """The drawings of one layer."""
+
+    name: str
+    row: LayerRow
+    histogram: str
+    mask: Picture | None
+    filters: dict[str, Picture]  # a picture each for before and after
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """One network as the page shows it."""
+
+    key: str
+    name: str
+    course: str | None
+    rows: list[LayerRow]
+    size: Size
+    layers: list[LayerView]
+    bench: list[Record]
+    config: str
+
+
+def render(folder: Path) -> str:
+    """The page of a run's folder."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise InputError("a report needs jinja2: pip install 'asterism[report]'") from error
+    account = read_account(folder)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["describe"] = describe_outcome
+    networks = [_view(network) for network in account.networks]
+    return environment.from_string(_part("page.html")).render(
+        account=account,
+        networks=networks,
+        layer_names=_layer_names(networks),
+        trade_off=draw_trade_off(account),
+        outcomes=_points_to_slide_over(account),
+        version=__version__,
+        css=_part("page.css"),
+        js=_part("page.js"),
+    )
+
+
+def _part(name: str) -> str:
+    return files("asterism.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _view(network: Network) -> NetworkView:
+    rows, size = measure(network)
+    drawn = {row.name for row in sorted(rows, key=lambda row: -row.entries)[:MOST_LAYERS]}
+    return NetworkView(
+        key=network.key,
+        name=network.name,
+        course=draw_course(network.key, network.history) if network.history else None,
+        rows=rows,
+        size=size,
+        layers=[
+            _layer_view(network, name, row)
+            for name, row in zip(network.weights, rows, strict=True)
+            if row.name in drawn
+        ],
+        bench=network.bench,
+        config=json.dumps(network.config, indent=2),
+    )
+
+
+def _layer_view(network: Network, name: str, row: LayerRow) -> LayerView:
+    after = network.after[name]
+    before = None if network.before is None else network.before.get(name)
+    states = {"after": after} if before is None else {"before": before, "after": after}
+    pictures = {
+        label: filter_picture(weight, float(weight.abs().max()))
+        for label, weight in states.items()
+        if name == network.weights[0]
+    }
+    return LayerView(
+        name=layer(name),
+        row=row,
+        histogram=draw_histogram(network.key, layer(name), before, after),
+        mask=mask_picture(after),
+        filters={label: picture for label, picture in pictures.items() if picture},
+    )
+
+
+def _layer_names(networks: list[NetworkView]) -> list[str]:
+    return list(dict.fromkeys(view.name for network in networks for view in network.layers))
+
+
+def _points_to_slide_over(account: Account) -> list[Record]:
+    """What the slider passes: the points but those that lost, from many weights to few."""
+    shown = [
+        {
+            "mark": f"trade-off-outcome-{number}",
+            "text": describe_outcome(each),
+            "weights": each.nonzeros,
+            "network": each.network,
+            "chosen": each.role == "chosen",
+        }
+        for number, each in enumerate(account.outcomes)
+        if each.role != "tried"
+    ]
+    return sorted(shown, key=lambda point: -point["weights"])
