@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: reproduce test lint types bench nightly sanitize clean
+.PHONY: reproduce test lint types bench docs nightly sanitize clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
@@ -22,6 +22,9 @@ types: $(STAMP)
 bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/.docs  ## the site, into build/site; a warning is an error
+	$(BIN)/mkdocs build --strict
+
 nightly: $(STAMP) sanitize  ## everything, the slow tests too
 	$(BIN)/pytest
 
@@ -37,6 +40,10 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 clean:
