@@ -20,10 +20,10 @@ from asterism.checkpoints import read_checkpoint
 from asterism.errors import FormatError, InputError
 from asterism.files import read_json
 from asterism.front import unpack
-from asterism.journal import load_weights
 from asterism.names import layer
 from asterism.report.published import Point, published_for
 from asterism.report.table import NAMES
+from asterism.snapshots import read_snapshot
 
 Record = dict[str, Any]
 State = Mapping[str, Tensor]
@@ -282,7 +282,7 @@ def _outcomes_of_search(result: Record) -> list[Outcome]:
 def _start(folder: Path) -> State | None:
     if not (folder / "start.pt").exists():
         return None
-    state: State = unpack(load_weights(folder / "start.pt")["packed"])
+    state: State = unpack(read_snapshot(folder / "start.pt")["packed"])
     return state
 
 

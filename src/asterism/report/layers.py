@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from asterism import file
 from asterism.checkpoints import choose_mode, to_arrays, without_minus_zero
-from asterism.metrics import kurtosis, live_units, macs
+from asterism.metrics import kurtosis, live_units
 from asterism.models import MODELS
-from asterism.names import layer
+from asterism.names import layer, owner
 from asterism.report.account import Network, State
+from asterism.usage import macs
 
 EXAMPLES = {"lenet5": (1, 1, 28, 28), "lenet300": (1, 1, 28, 28)}
 
@@ -87,9 +87,14 @@ def _macs(network: Network) -> dict[str, tuple[int, int]]:
     """Of a network whose forward is known; a folder of weights alone does not tell it."""
     if network.model not in EXAMPLES:
         return {}
-    model: Any = MODELS[network.model]()
+    model = MODELS[network.model]()
     model.load_state_dict(network.after)
-    return macs(model, torch.zeros(EXAMPLES[network.model]))
+    uses = macs(model, torch.zeros(EXAMPLES[network.model]))
+    return {
+        owner(name): (uses[param], uses[param] * int(param.count_nonzero()) // param.numel())
+        for name, param in model.named_parameters()
+        if param in uses and param.dim() > 1
+    }
 
 
 def _finite(value: float) -> float | None:
