@@ -126,7 +126,7 @@ def _of_reproduction(
     title = f"{_spell(first['config'].get('model'))} on {_spell(data)}"
     seconds = sum(record["seconds"] for record in results)
     summary = [
-        ("Networks trained", f"{len(results)} ({len(rows)} rows)"),
+        ("Networks trained", f"{len(results)}"),
         ("Epochs", f"{sum(record['epochs'] for record in results):,}"),
         ("Time", f"{duration(seconds)} on {first['config'].get('threads', '?')} threads"),
         ("Seeds", ", ".join(str(seed) for seed in sorted({r["seed"] for r in results}))),

@@ -64,7 +64,8 @@ def draw_trade_off(account: Account) -> str:
         axes.margins(x=0.2, y=0.1)
         if not account.trials:
             axes.set_ylim(bottom=0)
-        label_points(axes, _labels(account))
+        points = [(each.nonzeros, each.score) for each in account.outcomes]
+        label_points(axes, _labels(account), points)
         return canvas.svg("trade-off", _describe_trade_off(account))
 
 
@@ -123,7 +124,7 @@ def draw_course(key: str, history: Sequence[Record]) -> str:
             (drawn,) = above.plot(record["epoch"], errors[number], "o", color=INK)
             canvas.mark(drawn, f"epoch-{number}", _describe_epoch(record))
         above.set(ylabel="Validation error (%)")
-        above.set_ylim(0, 1.25 * max(errors))
+        above.set_ylim(0, 1.25 * max(*errors, 0.1))
         below.axhline(
             GAUSSIAN_KURTOSIS,
             color=FAINT,

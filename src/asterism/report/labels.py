@@ -40,15 +40,18 @@ class Box(NamedTuple):
         return across and other.bottom <= self.bottom and self.top <= other.top
 
 
-def label_points(axes: Axes, labels: Sequence[Label]) -> None:
-    """Writes each name where it meets no point and no earlier name, or nowhere."""
+def label_points(
+    axes: Axes, labels: Sequence[Label], others: Sequence[tuple[float, float]] = ()
+) -> None:
+    """Writes each name where it meets no point, labelled or other, and no earlier name."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.set_dpi(72)  # so that a pixel is a point
     figure.draw_without_rendering()
     inside = Box(*axes.get_window_extent().extents)
     places = [axes.transData.transform((label.x, label.y)) for label in labels]
-    taken = [Box(x - 4, y - 4, x + 4, y + 4) for x, y in places]
+    unnamed = [axes.transData.transform(point) for point in others]
+    taken = [Box(x - 4, y - 4, x + 4, y + 4) for x, y in [*places, *unnamed]]
     for label, (x, y) in zip(labels, places, strict=True):
         for right, up in SIDES:
             box = _box(x, y, label.text, right, up)

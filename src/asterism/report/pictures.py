@@ -17,7 +17,7 @@ from torch import Tensor
 LARGEST_MASK = 1 << 20
 """Weights; a picture of more is neither small nor readable."""
 SMALLEST = 300
-"""Columns; a smaller picture is shown enlarged."""
+"""Pixels along the longer side; a smaller picture is shown enlarged."""
 MOST_CHANNELS, MOST_FILTERS = 3, 64
 
 BLUE, ORANGE = (0, 114, 178), (213, 94, 0)  # Okabe and Ito's: positive and negative
@@ -76,5 +76,5 @@ def _png(pixels: NDArray[np.uint8]) -> Picture:
     unsigned: Any = {"Software": None}  # the same bytes from every version of matplotlib
     imsave(content, pixels, format="png", metadata=unsigned)
     source = "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()
-    columns = pixels.shape[1]
-    return Picture(source, columns * max(1, SMALLEST // columns))
+    rows, columns = pixels.shape[:2]
+    return Picture(source, columns * max(1, SMALLEST // max(rows, columns)))
