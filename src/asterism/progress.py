@@ -1,4 +1,4 @@
-"""How far a long run is: a bar with the time left for a person, plain lines for a pipe."""
+"""How far a long run is: a bar and a table of layers for a person, plain lines for a pipe."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from asterism.budgets import Budget
+from asterism.layer_table import Board, Row, board
 from asterism.reproduce import Monitor, jobs, planned_epochs
 from asterism.runs import Job
 from asterism.training import Record, Watch
@@ -29,8 +30,9 @@ def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Ite
         TextColumn("epochs"),
         TimeRemainingColumn(),
     ]
-    with Progress(*columns, console=console) as bar:
-        yield Bar(bar, sum(planned_epochs(job) for job in jobs(budget, methods, seeds)))
+    bar = Progress(*columns, console=console)
+    with board(bar, console) as shown:
+        yield Bar(shown, sum(planned_epochs(job) for job in jobs(budget, methods, seeds)))
 
 
 @contextmanager
@@ -46,9 +48,9 @@ def print_lines(job: Job, epochs: int) -> Iterator[Watch]:
 class Bar:
     """One bar over all epochs of all jobs; a line of its own for each finished job."""
 
-    def __init__(self, bar: Progress, total: int) -> None:
-        self.bar = bar
-        self.task = bar.add_task("", total=total)
+    def __init__(self, shown: Board, total: int) -> None:
+        self.shown, self.bar = shown, shown.bar
+        self.task = self.bar.add_task("", total=total)
         self.done = 0
 
     def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]:
@@ -60,11 +62,10 @@ class Bar:
 
         def watch(record: Record) -> None:
             last.update(record)
-            self.bar.update(
-                self.task,
-                completed=self.done + record["epoch"],
-                description=f"{job.name}  {describe_epoch(record, epochs)}",
-            )
+            self.bar.update(self.task, completed=self.done + record["epoch"], description=job.name)
+            tails = record["kurtosis"]
+            rows = [Row(name, kept, tails[name]) for name, kept in record["layers"].items()]
+            self.shown.show(rows, describe_epoch(record, epochs))
 
         yield watch
         self.done += epochs

@@ -140,10 +140,12 @@ def train(
 def measure(model: Forward, optimizer: AffineScaling, validation: Split) -> Record:
     """What the history holds of a network: error, density, kurtosis, re-weightings so far."""
     weights = optimizer.weights()
+    kept = nonzeros(weights)
     return {
         "t": optimizer.iteration,
         "validation_error_percent": error_percent(model, validation.images, validation.labels),
-        "nonzeros": sum(nonzeros(weights).values()),
+        "nonzeros": sum(kept.values()),
+        "layers": {layer(name): count for name, count in kept.items()},
         "density_percent": total_density_percent(weights),
         "kurtosis": {layer(name): kurtosis(weight) for name, weight in weights.items()},
     }

@@ -88,6 +88,7 @@ def sparsify(
     from asterism.runs import versions
     from asterism.search import sparsify as search
     from asterism.supervision import supervised
+    from asterism.targets import choose
 
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
     if threads is not None:
@@ -117,7 +118,8 @@ def sparsify(
     task = supervised(**make_data(chosen.data))
     inner, penalties = chosen.make_optimizer(), chosen.make_penalty()
     command = {"command": command_line(), "versions": versions()}
-    with resumable(), _watching(chosen) as watch:
+    tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
+    with resumable(), _watching(chosen, tracked) as watch:
         result = search(
             network,
             **task,
@@ -172,12 +174,15 @@ def _numbers(texts: dict[str, str]) -> dict[str, float]:
 
 
 @contextmanager
-def _watching(chosen: SearchRecipe) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A bar for a person, a line per trial for a pipe, both on standard error."""
+def _watching(
+    chosen: SearchRecipe, weights: dict[str, Any]
+) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A bar and a table of layers for a person, a line per trial for a pipe, on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from asterism.goal import DEFAULT_EPOCHS
+    from asterism.layer_table import board, rows_of
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -185,15 +190,17 @@ def _watching(chosen: SearchRecipe) -> Iterator[Callable[[dict[str, Any]], None]
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     in_minutes = chosen.max_epochs is None and chosen.max_minutes is not None
-    unit = "minutes" if in_minutes else "epochs"
-    with Progress(*columns, TextColumn(unit), console=console) as bar:
+    bar = Progress(*columns, TextColumn("minutes" if in_minutes else "epochs"), console=console)
+    with board(bar, console) as shown:
         total = chosen.max_minutes if in_minutes else chosen.max_epochs or DEFAULT_EPOCHS
         task = bar.add_task("dense", total=total)
 
         def watch(record: dict[str, Any]) -> None:
+            """While a record is made the model holds what the record is about."""
             done = record["seconds"] / 60 if in_minutes else record["epochs"]
             bar.update(task, completed=done, description=record["trial"])
             bar.console.print(_describe(record), highlight=False)
+            shown.show(rows_of(weights), record["trial"])
 
         yield watch
 
