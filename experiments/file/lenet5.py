@@ -1,7 +1,7 @@
 """The smallest file: a sparse LeNet-5, its values learnt in codebooks, saved with its graph.
 
-    asterism reproduce --budget record --seeds 3 --out runs/record --resume
-    python experiments/file/lenet5.py runs/record/record-0 --bits 4 3 3 4 --out experiments/file
+    asterism reproduce --budget record --methods record@1239 --seeds 3 --out runs/record
+    python experiments/file/lenet5.py runs/record/record@1239-0 --out experiments/file
 
 Validation images chose the bits, by hand, on seed 0. The test images are read once, from
 the written file, run by the runtime; --explore leaves them alone.
