@@ -48,6 +48,9 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="CPU threads; a run resumes exactly at the same number."),
     ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="A folder for TensorBoard, with one for each job in it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json at the end.")] = False,
 ) -> None:
     """The paper's Table 1 and Figure 1, ours beside theirs.
@@ -71,6 +74,10 @@ def reproduce(
     network = NETWORKS[chosen.model]
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
     with resumable(), monitoring(chosen, keys, seeds) as monitor:
+        if tensorboard is not None:
+            from asterism.integrations.tensorboard import also
+
+            monitor = also(tensorboard, monitor)
         results = run_all(
             chosen,
             load(data),

@@ -68,6 +68,9 @@ def sparsify(
         int | None,
         typer.Option(min=1, help="CPU threads; a search resumes exactly at the same number."),
     ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="A folder for TensorBoard: scalars and histograms.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json at the end.")] = False,
 ) -> None:
     """The sparsest network within a tolerance: your own model, your own data.
@@ -83,6 +86,7 @@ def sparsify(
     from asterism.checkpoints import load_into
     from asterism.factories import make_data, make_model
     from asterism.files import read_json
+    from asterism.integrations.tensorboard import TensorBoard
     from asterism.journal import Journal
     from asterism.recipes import by_pattern
     from asterism.runs import versions
@@ -119,7 +123,13 @@ def sparsify(
     inner, penalties = chosen.make_optimizer(), chosen.make_penalty()
     command = {"command": command_line(), "versions": versions()}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
-    with resumable(), _watching(chosen, tracked) as watch:
+    boards = [] if tensorboard is None else [TensorBoard(tensorboard, tracked)]
+    with resumable(), _watching(chosen, tracked) as show:
+
+        def watch(record: dict[str, Any]) -> None:
+            for each in (show, *boards):
+                each(record)
+
         result = search(
             network,
             **task,

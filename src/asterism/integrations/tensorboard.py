@@ -1,0 +1,78 @@
+"""Records as scalars and weights as histograms in TensorBoard: a `watch` for whatever has one.
+
+sparsify(model, ..., watch=TensorBoard("runs/board", weights))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from asterism.errors import InputError
+from asterism.reproduce import Monitor
+from asterism.runs import Job
+from asterism.training import Watch
+
+Record = Mapping[str, Any]
+
+
+class TensorBoard:
+    """Writes each record it is called with, at the record's epoch.
+
+    weights  by name, to be drawn as histograms of what is not zero; they are read at each record
+    """
+
+    def __init__(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise InputError(
+                "tensorboard is not installed: pip install 'asterism[tensorboard]'"
+            ) from error
+        self.writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self.weights = weights or {}
+
+    def __call__(self, record: Record) -> None:
+        step = record["epoch"] if "epoch" in record else record["epochs"]
+        for name, number in numbers(record):
+            self.writer.add_scalar(name, number, step)
+        for name, weight in self.weights.items():
+            values = weight.detach().flatten()
+            self.writer.add_histogram(name, values[values != 0], step)
+        self.writer.flush()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def numbers(record: Record, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers of a record by name, those inside of others as "kurtosis/fc1".
+
+    >>> list(numbers({"stage": "cut", "epoch": 3, "kurtosis": {"fc1": 9.5}, "good": True}))
+    [('epoch', 3.0), ('kurtosis/fc1', 9.5), ('good', 1.0)]
+    """
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from numbers(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{name}", float(value)
+
+
+def also(folder: Path, monitor: Monitor) -> Monitor:
+    """A monitor that writes each job to a folder of its own, beside what it does anyway."""
+
+    @contextmanager
+    def both(job: Job, epochs: int) -> Iterator[Watch]:
+        with monitor(job, epochs) as watch, closing(TensorBoard(folder / job.name)) as board:
+            yield lambda record: _call([watch, board], record)
+
+    return both
+
+
+def _call(watches: list[Callable[[Any], Any]], record: Any) -> None:
+    for watch in watches:
+        watch(record)
