@@ -41,7 +41,7 @@ def main() -> None:
             if point.test_error_percent < EDGE:
                 place = point.nonzeros, point.test_error_percent
                 axes.plot(*place, "o", color=FAINT, markerfacecolor="none")
-                labels.append(Label(*place, point.name, FAINT))
+                labels.append(Label(*place, point.name.replace(" weight", ""), FAINT))
         for method, group in groupby(records, key=lambda record: record["method"]):
             seeds = list(group)
             errors = [record["test_error_percent"] for record in seeds]
