@@ -127,8 +127,9 @@ def sparsify(
     with resumable(), _watching(chosen, tracked) as show:
 
         def watch(record: dict[str, Any]) -> None:
-            for each in (show, *boards):
-                each(record)
+            show(record)
+            for board in boards:
+                board(record)
 
         result = search(
             network,

@@ -5,6 +5,7 @@ sparsify(model, ..., watch=TensorBoard("runs/board", weights))
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,12 +29,12 @@ class TensorBoard:
 
     def __init__(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
         try:
-            from torch.utils.tensorboard import SummaryWriter
+            writers = importlib.import_module("torch.utils.tensorboard")
         except ImportError as error:
             raise InputError(
                 "tensorboard is not installed: pip install 'asterism[tensorboard]'"
             ) from error
-        self.writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self.writer: Any = writers.SummaryWriter(str(folder))
         self.weights = weights or {}
 
     def __call__(self, record: Record) -> None:
