@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import asterism
 from asterism.supervision import Supervised
+
+
+class Slow(TensorDataset):
+    """Takes SECONDS_PER_EXAMPLE for each, so that a test can end a search half-way."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        time.sleep(float(os.environ.get("SECONDS_PER_EXAMPLE", "0")))
+        return super().__getitem__(index)
 
 
 def make_data(seed: int = 3) -> TensorDataset:
@@ -20,7 +31,8 @@ def make_data(seed: int = 3) -> TensorDataset:
 def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, ...]]]:
     """The training order is drawn from a generator of its own."""
     order = torch.Generator().manual_seed(5)
-    train = DataLoader(make_data(), batch_size=32, shuffle=True, generator=order)
+    data = Slow(*make_data().tensors)
+    train = DataLoader(data, batch_size=32, shuffle=True, generator=order)
     return train, DataLoader(make_data(seed=4), batch_size=256)
 
 

@@ -69,10 +69,11 @@ def kill_and_resume(out: Path, wait, kills: int, how=signal.SIGKILL) -> Counter[
     Gives the exit codes of the processes that were to be ended.
     """
     arguments, ended_by = [*SEARCH, "--out", str(out)], Counter[int]()
+    slowly = {**os.environ, "SECONDS_PER_EXAMPLE": "0.0005"}
     for number in range(kills):
         # A kill before anything is written leaves a folder that a fresh start may use as well.
         command = [sys.executable, "-m", "asterism.cli", "sparsify", *arguments, "--resume"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=slowly) as process:
             wait(process, number)
             process.send_signal(how)
             rest = process.stderr.read()

@@ -18,6 +18,9 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
+        # CPython remembers a Ctrl-C that left source being executed from a string, as tracing does,
+        # and would die of the signal whatever the exit code; the next such string makes it forget.
+        exec("")
         raise typer.Exit(130) from None
 
 
