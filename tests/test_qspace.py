@@ -20,7 +20,8 @@ from torch.distributed.fsdp import fully_shard
 
 import asterism
 from asterism import AffineScaling, HardThreshold, ReweightedL1
-from asterism.qspace import is_in_q_space, uninterrupted
+from asterism.interrupts import uninterrupted
+from asterism.qspace import is_in_q_space
 from asterism.sharding import whole
 from explicit import Explicit, assert_same_theta, loss, make_model, omegas, train, wrap
 

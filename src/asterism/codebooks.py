@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 
 from asterism.errors import InputError
 from asterism.file.quantising import quantise
-from asterism.qspace import uninterrupted
-from asterism.wrapper import OptimizerWrapper
+from asterism.interrupts import uninterrupted
+from asterism.wrapper import OptimizerWrapper, hooked
 
 
 @dataclass
@@ -86,6 +86,7 @@ class Codebooks(OptimizerWrapper):
         self._quantised = [_quantise(named[name], width) for name, width in wanted.items()]
         self._show()
 
+    @hooked
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The inner optimizer's step on the latent weights."""

@@ -34,6 +34,7 @@ from asterism.units import Weight
 
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
+WORTH_LISTING = 2**16  # weights; over fewer, operations on all are faster than on a list
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
@@ -258,7 +259,8 @@ class Layer:
         kept = local(self.omega) != 0
         count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
         # Splicing changes the mask too often for a list to be worth its making.
-        if self.latent is None and count * INDEX_BYTES <= kept.numel():
+        listed = kept.numel() >= WORTH_LISTING and count * INDEX_BYTES <= kept.numel()
+        if self.latent is None and listed:
             self.live = kept.flatten().nonzero().squeeze(1)
             self.live_omega = local(self.omega).take(self.live) if self.scaled else None
         else:

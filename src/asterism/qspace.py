@@ -6,15 +6,13 @@ inside, the model ends in theta-space.
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from asterism.interrupts import uninterrupted
 from asterism.layer import Layer
 from asterism.sharding import local
 
@@ -38,42 +36,42 @@ class QSpace:
         self.elementwise = elementwise
         self.inside = False
 
+    @uninterrupted()
     def enter(self) -> None:
         """theta → q, and gradients of theta → gradients of q; straight through where latent."""
-        with uninterrupted():
-            for layer in self.latent:
-                assert layer.latent is not None
-                layer.param.copy_(layer.latent)
-            for layer in self.pruned:
-                if layer.scaled:
-                    layer.divide_(layer.param, zero=layer.live is None or not self.elementwise)
-            if self.scaled:
-                thetas: list[Any] = [layer.param for layer in self.scaled]
-                torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
-            self._scale_gradients()
-            self.inside = True
+        for layer in self.latent:
+            assert layer.latent is not None
+            layer.param.copy_(layer.latent)
+        for layer in self.pruned:
+            if layer.scaled:
+                layer.divide_(layer.param, zero=layer.live is None or not self.elementwise)
+        if self.scaled:
+            thetas: list[Any] = [layer.param for layer in self.scaled]
+            torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
+        self._scale_gradients()
+        self.inside = True
 
+    @uninterrupted()
     def leave(self, *, restore: bool = False) -> None:
         """q → theta, exact zeros where pruned.
 
         Gradients have been used by now and stay those of q: to bring them back would cost a
         third of this wrapper's time. `restore` does, for a step that was not taken.
         """
-        with uninterrupted():
-            if not self.inside:
-                return
-            for layer in self.latent:
-                assert layer.latent is not None
-                layer.latent.copy_(layer.param)
-                layer.multiply_(layer.param)
-            for layer in self.pruned:
-                layer.multiply_(layer.param)
-            if self.scaled:
-                qs: list[Any] = [layer.param for layer in self.scaled]
-                torch._foreach_mul_(qs, [layer.omega for layer in self.scaled])
-            if restore:
-                self._restore_gradients()
-            self.inside = False
+        if not self.inside:
+            return
+        for layer in self.latent:
+            assert layer.latent is not None
+            layer.latent.copy_(layer.param)
+            layer.multiply_(layer.param)
+        for layer in self.pruned:
+            layer.multiply_(layer.param)
+        if self.scaled:
+            qs: list[Any] = [layer.param for layer in self.scaled]
+            torch._foreach_mul_(qs, [layer.omega for layer in self.scaled])
+        if restore:
+            self._restore_gradients()
+        self.inside = False
 
     def _scale_gradients(self) -> None:
         """By omega. Gradients of pruned weights may stay as they are if nothing else sees them."""
@@ -123,35 +121,6 @@ def of_q(gradient: Tensor, layer: Layer) -> Tensor:
     if is_in_q_space(gradient):
         return gradient * layer.kept if layer.pruned else gradient
     return gradient * layer.omega if layer.scaled or layer.pruned else gradient
-
-
-class _Guard:
-    """Whether the main thread is inside `uninterrupted`: signal calls are slow, one pair serves."""
-
-    up = False
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: what belongs together changes together."""
-    # Python runs signal handlers in the main thread alone.
-    if threading.current_thread() is not threading.main_thread() or _Guard.up:
-        yield
-        return
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
-        yield
-        return
-    waiting: list[tuple[Any, ...]] = []
-    signal.signal(signal.SIGINT, lambda *interrupt: waiting.append(interrupt))
-    _Guard.up = True
-    try:
-        yield
-    finally:
-        _Guard.up = False
-        signal.signal(signal.SIGINT, handler)
-        if waiting:
-            handler(*waiting[-1])
 
 
 def mark_in_q_space(gradient: Tensor) -> None:

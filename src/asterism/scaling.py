@@ -25,13 +25,14 @@ from torch.optim import Optimizer
 from asterism import inner, pruning, saving
 from asterism.errors import InputError
 from asterism.initialisers import Greedy, Initialiser
+from asterism.interrupts import uninterrupted
 from asterism.layer import Layer, make_layer
 from asterism.names import check_patterns, matches
 from asterism.penalties import Penalty
-from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, of_q, uninterrupted
+from asterism.qspace import Closure, QSpace, is_in_q_space, mark_in_q_space, of_q
 from asterism.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.sharding import any_shard, whole
-from asterism.wrapper import OptimizerWrapper
+from asterism.wrapper import OptimizerWrapper, hooked
 
 
 class AffineScaling(OptimizerWrapper):
@@ -132,6 +133,7 @@ class AffineScaling(OptimizerWrapper):
         self.iteration = t
         return names
 
+    @hooked
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """One step of the inner optimizer in q-space, then the proximal step of lam·g."""

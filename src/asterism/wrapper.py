@@ -6,9 +6,34 @@ objects: learning-rate schedulers and GradScaler act on the real ones.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from torch.optim import Optimizer
+from torch.optim import optimizer as of_torch
+
+
+def hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A wrapper's `step`, in torch's hooks if there are any.
+
+    torch would put them around each step, with a record for the profiler, which the inner step
+    makes as well: that took longer than q-space itself.
+    """
+    in_hooks = Optimizer.profile_hook_step(step)
+
+    @functools.wraps(step)
+    def step_as_needed(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        any_hook = (
+            self._optimizer_step_pre_hooks
+            or self._optimizer_step_post_hooks
+            or of_torch._global_optimizer_pre_hooks
+            or of_torch._global_optimizer_post_hooks
+        )
+        return (in_hooks if any_hook else step)(self, *args, **kwargs)
+
+    step_as_needed.hooked = True  # type: ignore[attr-defined]
+    return step_as_needed
 
 
 class OptimizerWrapper(Optimizer):
