@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from asterism.augmentation import Shift
+from asterism.claims import alone_in
 from asterism.data import Dataset
+from asterism.errors import InputError
 from asterism.files import read_json
 from asterism.methods import GradualMagnitude, Polish, Then
 from asterism.runs import Job, run
@@ -74,3 +76,13 @@ def test_shifts_move_whole_images_within_their_reach():
     assert torch.equal(shifted.sum((1, 2, 3)), torch.ones(200))
     again = Shift(2)(images, torch.Generator().manual_seed(0))
     assert torch.equal(shifted, again)
+
+
+def test_a_folder_in_use_is_refused_and_untouched(digits, trained_mlp, tmp_path):
+    folder = tmp_path / "run"
+    with alone_in(folder):
+        with pytest.raises(InputError, match="another process is at work in"):
+            train(folder, digits, trained_mlp)
+        assert folder.exists()
+        assert not list(folder.iterdir())
+    assert not folder.exists()

@@ -5,12 +5,19 @@ Owns the refusal and its wording, for every command that keeps its state in a fo
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from asterism.describe import differences
 from asterism.errors import InputError
 from asterism.files import read_json, write_json
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def refuse_others(path: Path, config: dict[str, Any], resume: bool) -> None:
@@ -39,3 +46,34 @@ def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
     refuse_others(path, config, resume)
     if not path.exists():
         write_json(path, config)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Other processes are refused meanwhile; the lock goes with the process, however that ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
+    if sys.platform == "win32":  # nobody is kept out
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # a run that wrote nothing leaves nothing
+                folder.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"another process is at work in {folder}") from None
+    except OSError:
+        pass  # a file system without locks

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from asterism import __version__
 from asterism.checkpoints import write_checkpoint
-from asterism.claims import claim
+from asterism.claims import alone_in, claim
 from asterism.compaction import compact
 from asterism.data import Dataset
 from asterism.describe import describe
@@ -78,21 +78,22 @@ def run(
     A finished run is read, not repeated. The test set is looked at once, at the very end.
     """
     config = job.config(data)
-    claim(folder, config, resume)
-    if (folder / "result.json").exists():
-        result: Record = read_json(folder / "result.json")
+    with alone_in(folder):
+        claim(folder, config, resume)
+        if (folder / "result.json").exists():
+            result: Record = read_json(folder / "result.json")
+            return result
+        if start is not None:
+            model.load_state_dict(start)
+        history = train_phases(job, folder, model, data, resume=resume, watch=watch)
+        write_json(folder / "history.json", history)
+        write_checkpoint(folder / "model.safetensors", model.state_dict())
+        weights = {target.name: target.param for target in choose(model)}
+        result = summarise(job, model, weights, history, data) | {"config": config}
+        write_json(folder / "result.json", result)
+        for path in (*folder.glob("checkpoint*.pt"), *folder.glob("phase.*")):
+            path.unlink()
         return result
-    if start is not None:
-        model.load_state_dict(start)
-    history = train_phases(job, folder, model, data, resume=resume, watch=watch)
-    write_json(folder / "history.json", history)
-    write_checkpoint(folder / "model.safetensors", model.state_dict())
-    weights = {target.name: target.param for target in choose(model)}
-    result = summarise(job, model, weights, history, data) | {"config": config}
-    write_json(folder / "result.json", result)
-    for path in (*folder.glob("checkpoint*.pt"), *folder.glob("phase.*")):
-        path.unlink()
-    return result
 
 
 def train_phases(

@@ -84,6 +84,7 @@ def sparsify(
     import torch
 
     from asterism.checkpoints import load_into
+    from asterism.claims import alone_in
     from asterism.factories import make_data, make_model
     from asterism.files import read_json
     from asterism.integrations.tensorboard import TensorBoard
@@ -124,7 +125,7 @@ def sparsify(
     command = {"command": command_line(), "versions": versions()}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
     boards = [] if tensorboard is None else [TensorBoard(tensorboard, tracked)]
-    with resumable(), _watching(chosen, tracked) as show:
+    with resumable(), alone_in(out), _watching(chosen, tracked) as show:
 
         def watch(record: dict[str, Any]) -> None:
             show(record)
