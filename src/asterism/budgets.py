@@ -135,21 +135,24 @@ def regularised(penalty: Penalty, lam: float, density: float, epochs: tuple[int,
     )
 
 
-def few_weights(nonzeros: int) -> Method:
+def few_weights(
+    nonzeros: int, lam: float = 0.012, epochs: tuple[int, int, int] = (80, 15, 90)
+) -> Method:
     """To 3 % at once, then down by the same form, slowly, and retraining: all on shifted images.
 
     So the weights are chosen for what they will be trained for. What is left is too little to
-    overfit, and weight decay would only hurt.
+    overfit, and weight decay would only hurt. lam is that of the way down; epochs: the way down,
+    cutting, retraining.
     """
     shift = Shift(1)
     first = regularised(ReweightedL1(0.3), 0.03, 0.03, (6, 2, 0))
-    sink = regularised(ReweightedL1(0.3), 0.012, 1.0, (80, 0, 0))
+    sink = regularised(ReweightedL1(0.3), lam, 1.0, (epochs[0], 0, 0))
     return Then(
         Then(
             replace(first, augment=shift),
             replace(sink, augment=shift, weight_decay=0.0, cut_by="none"),
         ),
-        Polish(nonzeros, cut_epochs=15, retrain_epochs=90, augment=shift),
+        Polish(nonzeros, cut_epochs=epochs[1], retrain_epochs=epochs[2], augment=shift),
     )
 
 
@@ -215,6 +218,7 @@ PAPER = Budget(
 RECORD = Budget(
     {
         "dense": Dense(epochs=12),
+        "record@2700": few_weights(2700, 0.006, (40, 10, 60)),
         "record@1540": few_weights(1540),
         "record@1239": fewer_weights(STANDARD.methods["reweighted_l1"], 1239),
         "magnitude@1540": few_by_magnitude(1540),
