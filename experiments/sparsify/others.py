@@ -25,7 +25,7 @@ from asterism.checkpoints import write_checkpoint
 
 WIDTH, CONTEXT, ALPHABET = 64, 64, 96
 VALIDATION = 400  # of the 1,797 digits
-EPOCHS = {"cnn": 60, "mlp": 60, "transformer": 8}
+EPOCHS = {"cnn": 60, "mlp": 60, "transformer": 20}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
     if sys.platform == "win32":  # nobody is kept out
         yield
         return
