@@ -258,6 +258,10 @@ LENET300 = Budget(
         "reweighted_l1": Then(
             regularised(ReweightedL1(0.3), 0.07, 0.0138, (20, 4, 0)), Polish(retrain_epochs=40)
         ),
+        "shifted": Then(
+            replace(regularised(ReweightedL1(0.3), 0.05, 0.0138, (20, 6, 0)), augment=Shift(1)),
+            Polish(retrain_epochs=60, augment=Shift(1)),
+        ),
         "magnitude": Then(
             GradualMagnitude(0.0138, cut_epochs=24, retrain_epochs=0, weight_decay=5e-4),
             Polish(retrain_epochs=40),
