@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from asterism import AllLayers, ChartrandYin, Focuss, Noise, ReweightedL1, ReweightedL2
+from asterism.augmentation import Shift
 from asterism.data import Dataset
 from asterism.masks import count
 from asterism.methods import (
@@ -20,6 +21,8 @@ from asterism.methods import (
     GradualMagnitude,
     LearningWeightsAndConnections,
     Method,
+    Polish,
+    Then,
 )
 from asterism.metrics import error_percent, kurtosis
 from asterism.training import History, train
@@ -193,3 +196,9 @@ def test_reweighting_raises_the_kurtosis_of_every_layer(digits, trained_mlp):
     _, _, history = run(method, digits, trained_mlp)
     for name, value in history[-1]["kurtosis"].items():
         assert value > 1.5 * kurtosis(trained_mlp[f"{name}.weight"])
+
+
+def test_a_cut_is_named_by_the_last_phase_that_cuts():
+    first = GradualMagnitude(0.05, augment=Shift(1))
+    assert Then(first, Polish(augment=Shift(1))).cut == first.cut
+    assert Then(first, Polish(nonzeros=10)).cut == Polish(nonzeros=10).cut

@@ -258,7 +258,7 @@ LENET300 = Budget(
         "reweighted_l1": Then(
             regularised(ReweightedL1(0.3), 0.07, 0.0138, (20, 4, 0)), Polish(retrain_epochs=40)
         ),
-        "shifted": Then(
+        "record@3673": Then(
             replace(regularised(ReweightedL1(0.3), 0.05, 0.0138, (20, 6, 0)), augment=Shift(1)),
             Polish(retrain_epochs=60, augment=Shift(1)),
         ),

@@ -64,7 +64,7 @@ class Then(Method):
 
     @property
     def cut(self) -> str:
-        return self.first.cut if self.second.cut == "none" else self.second.cut
+        return self.first.cut if self.second.cut.startswith("none") else self.second.cut
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
         return self.phases[0].recipe(model, seed)
