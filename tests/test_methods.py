@@ -202,3 +202,6 @@ def test_a_cut_is_named_by_the_last_phase_that_cuts():
     first = GradualMagnitude(0.05, augment=Shift(1))
     assert Then(first, Polish(augment=Shift(1))).cut == first.cut
     assert Then(first, Polish(nonzeros=10)).cut == Polish(nonzeros=10).cut
+    plain = GradualMagnitude(0.05)
+    assert Then(plain, Polish()).cut == plain.cut
+    assert Then(plain, Polish(augment=Shift(1))).cut == plain.cut + ", shifted images"

@@ -64,7 +64,10 @@ class Then(Method):
 
     @property
     def cut(self) -> str:
-        return self.first.cut if self.second.cut.startswith("none") else self.second.cut
+        """Of the last that cuts, with what else the second does."""
+        beside = self.second.cut.removeprefix("none")
+        cuts = beside == self.second.cut
+        return self.second.cut if cuts else self.first.cut.removesuffix(beside) + beside
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
         return self.phases[0].recipe(model, seed)
