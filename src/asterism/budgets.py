@@ -111,8 +111,8 @@ BASELINES: dict[str, Method] = {
         Polish(retrain_epochs=16, lr=0.03, weight_decay=5e-4, augment=Shift(1)),
     ),
 }
-"""DNS's authors' rates leave 1.9 % here, so ours are higher. LWC retrains on shifted images: on plain
-ones the validation error stayed above 0.9 %."""
+"""DNS's authors' rates leave 1.9 % here, so ours are higher. LWC retrains on shifted images: on
+plain ones the validation error stayed above 0.9 %."""
 
 SMOKE = Budget(
     {
