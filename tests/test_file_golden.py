@@ -14,6 +14,7 @@ from asterism import file
 from asterism.file.mixing import ONE, REACH, STRETCH, squash
 
 GOLDEN = Path(__file__).parent / "golden"
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def network() -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -48,6 +49,21 @@ def test_version_1(mode):
         assert (found.shape, found.dtype) == (array.shape, array.dtype)
         assert found.tobytes() == array.tobytes()
         assert contents.dtypes[name] == dtypes.get(name, array.dtype.name)
+
+
+@pytest.mark.parametrize("mode", ["small", "fast"])
+def test_the_writer_still_writes_them(mode):
+    tensors, dtypes = network()
+    data = file.encode(tensors, graph=b"\x00graph\xff", mode=mode, dtypes=dtypes)
+    assert data == (GOLDEN / f"{mode}-1.asterism").read_bytes()
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.asterism")), ids=lambda p: p.stem)
+def test_published_files_are_written_again_to_the_byte(path):
+    found = file.read(path)
+    assert path.read_bytes() == file.encode(
+        found.tensors, graph=found.graph, mode=found.mode, dtypes=found.dtypes
+    )
 
 
 def test_the_tables_of_the_model():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from asterism import file
 from asterism.errors import InputError
-from asterism.file.quantising import codebook, nearest, quantise
+from asterism.file.quantising import ROUNDS, codebook, nearest, quantise
 
 
 def pruned(seed: int, size: int = 4000) -> np.ndarray:
@@ -35,6 +35,17 @@ def test_the_error_is_that_of_a_good_quantiser():
         assert np.mean((book[nearest(values, book)] - values) ** 2) < 1.1 * best
         rounded = quantise(weight, bits)[weight != 0]
         assert np.mean((rounded - values) ** 2) < 1.15 * best
+
+
+@given(seed=st.integers(0, 1000), bits=st.integers(1, 4), size=st.integers(200, 2000))
+def test_a_codebook_is_that_of_the_plain_algorithm(seed, bits, size):
+    """Each round: every weight to the nearest entry, every entry to the mean of its weights."""
+    values = np.random.default_rng(seed).laplace(size=size).astype(np.float32).astype(np.float64)
+    book = np.quantile(values, (np.arange(1 << bits) + 0.5) / (1 << bits))
+    for _ in range(ROUNDS):
+        place = nearest(values, book)
+        book = np.array([values[place == i].mean() for i in np.unique(place)])
+    np.testing.assert_allclose(codebook(values, bits), book, rtol=1e-10)
 
 
 def test_few_weights_are_only_rounded():

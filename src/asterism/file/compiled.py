@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,12 @@ class Compiled:
         found = self._kernels.asterism_code_number(self._stream, value, slot)
         self._check()
         return int(found)
+
+    def numbers(self, values: Sequence[int], slot: int) -> list[int]:
+        found = (ctypes.c_uint64 * len(values))(*values)
+        self._kernels.asterism_code_numbers(self._stream, found, len(found), slot)
+        self._check()
+        return list(found)
 
     def text(self, text: bytes) -> bytes:
         room = ctypes.create_string_buffer(text, MAX_TEXT + 1)

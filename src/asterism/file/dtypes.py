@@ -9,6 +9,7 @@ latter. Only bits are ever looked at, so that −0, infinities and every NaN com
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,15 @@ class DType:
     kind: str
     """f: sign and magnitude, as floats are; i: two's complement; u: no sign."""
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         return np.dtype(self.storage).itemsize
 
-    @property
+    @cached_property
     def magnitude_bits(self) -> int:
         return 8 * self.itemsize - (self.kind != "u")
 
-    @property
+    @cached_property
     def words(self) -> np.dtype[Any]:
         return np.dtype(f"<u{self.itemsize}")
 

@@ -20,6 +20,7 @@ FEW = 4
 """Below so many weights per entry a codebook costs more than it saves: they are only rounded."""
 
 Floats = NDArray[np.floating[Any]]
+Doubles = NDArray[np.float64]
 
 
 def quantise(weights: Floats, bits: int) -> Floats:
@@ -47,26 +48,41 @@ def quantise(weights: Floats, bits: int) -> Floats:
     return found.reshape(weights.shape)
 
 
-def codebook(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+def codebook(values: Doubles, bits: int) -> Doubles:
     """At most 2^bits entries, ascending, that are nearest to the values in the mean square."""
-    distinct = np.unique(values)
+    values = np.sort(values)
+    distinct: Doubles = values[np.append(True, values[1:] != values[:-1])]
     if len(distinct) <= 1 << bits:
         return distinct
     book = np.quantile(values, (np.arange(1 << bits) + 0.5) / (1 << bits))
+    # Sorted, the weights of an entry lie side by side, and their sum is a difference of two.
+    sums, edges = np.append(0.0, np.cumsum(values)), np.zeros(0, np.intp)
     for _ in range(ROUNDS):
-        place = nearest(values, book)
-        count = np.bincount(place, minlength=len(book))
-        total = np.bincount(place, values, minlength=len(book))
-        book = np.unique(np.divide(total, count, out=book.copy(), where=count > 0))
+        before, ends = edges, values.searchsorted(_between(book), "right")
+        edges = np.concatenate(([0], ends, [len(values)]))
+        if np.array_equal(edges, before):
+            break
+        book = _means(edges, sums[edges], book)
     return book
+
+
+def _means(edges: NDArray[np.intp], sums: Doubles, book: Doubles) -> Doubles:
+    """The mean of the weights between two edges each; an entry without any stays."""
+    count, total = edges[1:] - edges[:-1], sums[1:] - sums[:-1]
+    means = np.divide(total, count, out=book.copy(), where=count > 0)
+    return means if (means[1:] > means[:-1]).all() else np.unique(means)
 
 
 def nearest(values: NDArray[Any], book: NDArray[Any]) -> NDArray[np.intp]:
     """The place in an ascending codebook of the entry nearest to each value."""
-    return np.searchsorted((book[1:] + book[:-1]) / 2, values)
+    return np.searchsorted(_between(book), values)
 
 
-def _round(values: NDArray[np.float64], mantissa_bits: int) -> NDArray[np.float64]:
+def _between(book: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray((book[1:] + book[:-1]) / 2)
+
+
+def _round(values: Doubles, mantissa_bits: int) -> Doubles:
     mantissa, exponent = np.frexp(values)
     scale = 2.0 ** (mantissa_bits + 1)
     return np.ldexp(np.rint(mantissa * scale) / scale, exponent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from asterism.file.indices import code_indices
 from asterism.file.mixing import Mixer
 from asterism.file.positions import code_bits, code_rows
@@ -33,6 +35,9 @@ class Reference:
 
     def number(self, value: int, slot: int) -> int:
         return self._numbers.code(value, slot)
+
+    def numbers(self, values: Sequence[int], slot: int) -> list[int]:
+        return [self.number(value, slot) for value in values]
 
     def text(self, text: bytes) -> bytes:
         return self._text.code(text)

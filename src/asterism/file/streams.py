@@ -7,6 +7,7 @@ Python (`reference.py`) and in C (`compiled.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -64,6 +65,9 @@ class Stream(Protocol):
     def flag(self, value: bool, flag: int) -> bool: ...
 
     def number(self, value: int, slot: int) -> int: ...
+
+    def numbers(self, values: Sequence[int], slot: int) -> list[int]:
+        """Numbers of one kind; a stream that reads takes no more from `values` than how many."""
 
     def text(self, text: bytes) -> bytes: ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -46,33 +46,36 @@ def split(words: Words, dtype: DType) -> Split:
     shift = (union & -union).bit_length() - 1 if union else 0
     magnitude >>= np.uint64(shift)
     width = dtype.magnitude_bits - shift
-    low = _cheapest(_symbols(sign, magnitude, width, dtype), width)
+    symbols = _symbols(sign, magnitude, width, dtype)
+    low, table = _cheapest(symbols, width)
+    index = table.searchsorted(symbols >> np.uint64(low))
     rest = magnitude & np.uint64((1 << low) - 1)
-    symbols = _symbols(sign, magnitude >> np.uint64(low), width - low, dtype)
-    table, index = np.unique(symbols, return_inverse=True)
-    return Split(shift, low, [int(entry) for entry in table], index.reshape(-1), rest)
+    return Split(shift, low, table.tolist(), index, rest)
 
 
 def join(parts: Split, dtype: DType) -> Words:
     """The inverse of `split`."""
+    words: Words = _entries(parts, dtype)[parts.index]
+    for start in range(0, len(words) if parts.low else 0, STRETCH):
+        part = slice(start, start + STRETCH)
+        # A negative integer's bits are all turned over, and so are these: hence no "or".
+        words[part] ^= (parts.rest[part] << np.uint64(parts.shift)).astype(dtype.words)
+    return words
+
+
+def _entries(parts: Split, dtype: DType) -> Words:
+    """The table as elements whose low bits are zeros."""
     width = dtype.magnitude_bits - parts.shift - parts.low
     limit = 1 << (width + (dtype.kind != "u"))
     if parts.table and parts.table[-1] >= limit:
         raise FormatError(f"a value does not fit {dtype.name}")
-    words, table = np.empty(len(parts.index), dtype.words), np.array(parts.table, np.uint64)
-    for start in range(0, len(words), STRETCH):
-        part = slice(start, start + STRETCH)
-        words[part] = _join(table[parts.index[part]], parts.rest[part], width, parts, dtype)
-    return words
-
-
-def _join(symbols: UInts, rest: UInts, width: int, parts: Split, dtype: DType) -> Words:
+    symbols = np.array(parts.table, np.uint64)
     sign = np.zeros_like(symbols)
     if dtype.kind != "u":
         half = np.uint64(1 << width)
         sign = (symbols < half).astype(np.uint64)
         symbols = np.where(sign, half - np.uint64(1) - symbols, symbols - half)
-    magnitude = (symbols << np.uint64(parts.low) | rest) << np.uint64(parts.shift)
+    magnitude = symbols << np.uint64(parts.low + parts.shift)
     return dtype.join(sign.astype(dtype.words), magnitude.astype(dtype.words))
 
 
@@ -84,10 +87,10 @@ def code_split(stream: Stream, slots: Sequence[int], parts: Split, dtype: DType)
     count = stream.number(len(parts.table), count_slot)
     if shift + low > dtype.magnitude_bits or not 0 < count <= MAX_TABLE:
         raise FormatError(f"a table of {count} entries of {shift} + {low} bits less than usual")
-    given = parts.table or [0] * count
-    table = [stream.number(given[0], first_slot)]
-    for last, entry in pairwise(given):
-        table.append(table[-1] + 1 + stream.number(max(entry - last - 1, 0), gap_slot))
+    first = stream.number(parts.table[0] if parts.table else 0, first_slot)
+    gaps = [entry - last - 1 for last, entry in pairwise(parts.table)] or [0] * (count - 1)
+    gaps = stream.numbers(gaps, gap_slot)
+    table = list(accumulate(gaps, lambda last, gap: last + 1 + gap, initial=first))
     return Split(shift, low, table, parts.index, parts.rest)
 
 
@@ -99,20 +102,29 @@ def _symbols(sign: UInts, high: UInts, width: int, dtype: DType) -> UInts:
     return np.where(sign, half - np.uint64(1) - high, half + high)
 
 
-def _cheapest(symbols: UInts, width: int) -> int:
-    """How many low bits are best left out of the table."""
+def _cheapest(symbols: UInts, width: int) -> tuple[int, UInts]:
+    """How many low bits are best left out of the table, and the table without them."""
     table, counts = np.unique(symbols, return_counts=True)
     total = int(counts.sum())
-    best, best_bits = width, float("inf")
+    best, best_bits = (width, table), float("inf")
     for low in range(width + 1):
         if low:
-            table, place = np.unique(table >> np.uint64(1), return_inverse=True)
-            counts = np.bincount(place.reshape(-1), weights=counts)
+            table, counts = _without_last_bit(table, counts)
         if len(table) > MAX_TABLE:
             continue
         entropy = float(-(counts * np.log2(counts / max(total, 1))).sum())
+        if total * low + entropy >= best_bits:
+            break  # a bit left out saves a bit of entropy at most: this sum only grows
         gaps = np.log2((table[1:] - table[:-1]).astype(np.float64))
         bits = total * low + entropy + float(gaps.sum()) + _ENTRY_BITS * len(table)
         if bits < best_bits:
-            best, best_bits = low, bits
+            best, best_bits = (low, table), bits
     return best
+
+
+def _without_last_bit(table: UInts, counts: NDArray[Any]) -> tuple[UInts, NDArray[Any]]:
+    """The entries shifted by a bit, those that become the same as one."""
+    table = table >> np.uint64(1)
+    new = np.ones(len(table), np.bool_)
+    np.not_equal(table[1:], table[:-1], out=new[1:])
+    return table[new], np.add.reduceat(counts, new.nonzero()[0])

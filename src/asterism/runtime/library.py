@@ -106,6 +106,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_code_flag.argtypes = [states, c_int, c_int64]
     library.asterism_code_number.argtypes = [states, c_uint64, c_int64]
     library.asterism_code_number.restype = c_uint64
+    library.asterism_code_numbers.argtypes = [states, c_void_p, c_int64, c_int64]
     library.asterism_code_text.argtypes = [states, c_void_p, c_int64]
     library.asterism_code_text.restype = c_int64
     library.asterism_code_bits.argtypes = [states, c_void_p, c_char_p, c_int64]

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENCODING, DECODING, LISTENING }; /* listening: the models learn, nothing is written */
+enum { ENCODING, DECODING };
 enum { FINE, NO_MEMORY, ENDS_EARLY, NAME_TOO_LONG, BEYOND_TABLE };
 
 enum { ONE = 1 << 16, LEAST = 32, HALF = 1 << 15, REACH = 2047, TAIL = 4, MAX_TABLES = 7 };
+static const int64_t FULL = 0xFFFFFFFF;
 enum { BASE_LIMIT = 1023, CONTEXT_LIMIT = 255, WEIGHT_LIMIT = 1 << 20, RATE_SHIFT = 14 };
 enum { PRIOR = 16, WEIGHT = 22000 };
 
@@ -64,17 +65,8 @@ static void shift_out(Coder *c)
     c->low = c->low << 8 & 0xFFFFFFFF;
 }
 
-/* The bit: as given, or in decoding as the file says. */
-static inline int code_bit(Coder *c, int64_t p, int bit)
+static void refill(Coder *c)
 {
-    int64_t bound = (c->range >> 16) * p;
-    if (c->direction == LISTENING) return bit;
-    if (c->direction == DECODING) {
-        bit = (int64_t)c->code < bound;
-        if (!bit) c->code -= (uint64_t)bound;
-    } else if (!bit)
-        c->low += (uint64_t)bound;
-    c->range = bit ? bound : c->range - bound;
     while (c->range < 1 << 24 && !failed(c)) {
         if (c->direction == DECODING)
             next_byte(c);
@@ -82,19 +74,31 @@ static inline int code_bit(Coder *c, int64_t p, int bit)
             shift_out(c);
         c->range <<= 8;
     }
+}
+
+/* The bit: as given, or in decoding as the file says. What only one direction needs is kept up in
+   both: that is cheaper than to ask. */
+static inline int code_bit(Coder *c, int64_t p, int bit)
+{
+    int64_t bound = (c->range >> 16) * p;
+    if (c->direction == DECODING) bit = (int64_t)c->code < bound;
+    if (bit)
+        c->range = bound;
+    else
+        c->range -= bound, c->code -= (uint64_t)bound, c->low += (uint64_t)bound;
+    if (__builtin_expect(c->range < 1 << 24, 0)) refill(c);
     return bit;
 }
 
-typedef struct {
-    uint16_t ones, seen;
-} Cell;
+typedef uint32_t Cell; /* the bits seen, in the upper half, and the ones among them */
+enum { SEEN = 16, ONES = (1 << SEEN) - 1, NEW_BASE = 2 << SEEN | 1 };
 
 typedef struct {
     Coder *coder;
     Cell *bases, *tables[MAX_TABLES]; /* one piece of memory */
     int64_t sizes[MAX_TABLES];
     int64_t weights[MAX_TABLES];
-    int count, prior;
+    int count;
 } Mixer;
 
 static void close_mixer(Mixer *m) { free(m->bases); }
@@ -105,17 +109,17 @@ static void forget(Mixer *m, int table)
 }
 
 static void open_mixer(Mixer *m, Coder *coder, int64_t bases, int count, const int64_t *sizes,
-                       int prior, int weight)
+                       int weight)
 {
     int64_t cells = bases;
-    *m = (Mixer){.coder = coder, .count = count, .prior = prior};
+    *m = (Mixer){.coder = coder, .count = count};
     for (int i = 0; i < count; i++) cells += sizes[i];
     m->bases = calloc((size_t)cells, sizeof(Cell));
     if (!m->bases) {
         coder->status = NO_MEMORY;
         return;
     }
-    for (int64_t i = 0; i < bases; i++) m->bases[i] = (Cell){1, 2};
+    for (int64_t i = 0; i < bases; i++) m->bases[i] = NEW_BASE;
     Cell *next = m->bases + bases;
     for (int i = 0; i < count; i++) {
         m->tables[i] = next, m->sizes[i] = sizes[i], m->weights[i] = weight;
@@ -123,15 +127,18 @@ static void open_mixer(Mixer *m, Coder *coder, int64_t bases, int count, const i
     }
 }
 
+/* What hardly ever happens: a jump that is never taken costs less than a choice. */
+#define RARE(condition) __builtin_expect_with_probability(condition, 0, 1.0)
+
 static inline int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
 }
 
-static inline void count_bit(Cell *cell, int bit, int limit)
+static inline void count_bit(Cell *cell, int bit, uint32_t limit)
 {
-    cell->ones += bit;
-    if (++cell->seen > limit) cell->ones >>= 1, cell->seen >>= 1;
+    *cell += (1 << SEEN) + (uint32_t)bit;
+    if (RARE(*cell >> SEEN > limit)) *cell = *cell >> 1 & ~(1u << (SEEN - 1));
 }
 
 static inline int64_t squash(const Coder *c, int64_t x)
@@ -139,31 +146,37 @@ static inline int64_t squash(const Coder *c, int64_t x)
     return x >= 0 ? c->squash[x < REACH ? x : REACH] : ONE - c->squash[-x < REACH ? -x : REACH];
 }
 
-/* `count` tables take part, 0 or all: a constant where the compiler is to unroll them. */
+/* `count` tables take part, 0 or all; it and `prior` are constants, for the compiler. A cell that
+   has seen nothing divides out to p0, and so pulls by 0. */
 static inline __attribute__((always_inline)) int mix(Mixer *m, int bit, int64_t base, int count,
-                                                     const uint32_t *cells)
+                                                     const uint32_t *cells, uint32_t prior)
 {
-    Cell *own = &m->bases[base];
-    int64_t p0 = clamp(divide(m->coder, (uint32_t)own->ones * ONE, own->seen), LEAST, ONE - LEAST);
-    int64_t p = p0;
-    int32_t start = m->coder->stretch[p0 >> 4], pulls[MAX_TABLES];
+    Coder *c = m->coder;
+    Cell *own = &m->bases[base], *used[MAX_TABLES];
+    uint32_t p0 = divide(c, *own << SEEN, *own >> SEEN);
+    p0 = p0 < LEAST ? LEAST : p0 > ONE - LEAST ? ONE - LEAST : p0;
+    int64_t p = p0, start = c->stretch[p0 >> 4], pulls[MAX_TABLES];
     if (count) {
-        int64_t total = (int64_t)start * ONE;
+        int64_t total = start * ONE;
+#pragma GCC unroll 8
         for (int i = 0; i < count; i++) {
-            Cell cell = m->tables[i][cells[i]];
-            uint32_t leaning = cell.ones * (uint32_t)ONE + (uint32_t)(m->prior * p0);
-            uint32_t own_p = divide(m->coder, leaning, cell.seen + (uint32_t)m->prior);
-            pulls[i] = cell.seen ? m->coder->stretch[own_p >> 4] - start : 0;
+            used[i] = &m->tables[i][cells[i]];
+            uint32_t own_p =
+                divide(c, (*used[i] << SEEN) + prior * p0, (*used[i] >> SEEN) + prior);
+            pulls[i] = c->stretch[own_p >> 4] - start;
             total += m->weights[i] * pulls[i];
         }
-        p = clamp(squash(m->coder, total >> 16), LEAST, ONE - LEAST);
+        p = clamp(squash(c, total >> 16), LEAST, ONE - LEAST);
     }
-    bit = code_bit(m->coder, p, bit);
+    bit = code_bit(c, p, bit);
     int64_t error = (bit ? ONE : 0) - p;
+#pragma GCC unroll 8
     for (int i = 0; i < count; i++) {
-        m->weights[i] = clamp(m->weights[i] + (error * pulls[i] >> RATE_SHIFT), -WEIGHT_LIMIT,
-                              WEIGHT_LIMIT);
-        count_bit(&m->tables[i][cells[i]], bit, CONTEXT_LIMIT);
+        int64_t weight = m->weights[i] + (error * pulls[i] >> RATE_SHIFT);
+        if (RARE(weight < -WEIGHT_LIMIT || weight > WEIGHT_LIMIT))
+            weight = clamp(weight, -WEIGHT_LIMIT, WEIGHT_LIMIT);
+        m->weights[i] = weight;
+        count_bit(used[i], bit, CONTEXT_LIMIT);
     }
     count_bit(own, bit, BASE_LIMIT);
     return bit;

@@ -27,7 +27,7 @@ static int code_byte(Stream *s, int byte)
     for (int place = 7; place >= 0; place--) {
         for (int i = 0; i < 3; i++)
             cells[i] = (contexts[i] * 0x9E3779B1u ^ node * 0x85EBCA6Bu) >> 16;
-        node = node << 1 | (uint32_t)mix(&s->text, byte >> place & 1, node, 3, cells);
+        node = node << 1 | (uint32_t)mix(&s->text, byte >> place & 1, node, 3, cells, 1);
     }
     s->before = (s->before << 8 | (node & 0xFF)) & 0xFFFFFF;
     return node & 0xFF;
@@ -41,6 +41,14 @@ void asterism_stream_free(Stream *s)
     free(s);
 }
 
+/* The models learn from what both sides know: it is written, and then taken back. */
+static void learn(Stream *s, const uint8_t *primer, int64_t primed)
+{
+    for (int64_t i = 0; i < primed; i++) code_byte(s, primer[i]);
+    s->before = 0;
+    s->coder.range = FULL, s->coder.low = s->coder.code = 0, s->coder.out_size = 0;
+}
+
 /* Reads `data`, which must outlive it, or writes where `data` is NULL. NULL: no memory. */
 Stream *asterism_stream_new(const uint8_t *data, int64_t size, const uint16_t *squash_table,
                             const int16_t *stretch_table, const uint8_t *primer, int64_t primed,
@@ -48,20 +56,19 @@ Stream *asterism_stream_new(const uint8_t *data, int64_t size, const uint16_t *s
 {
     Stream *s = calloc(1, sizeof *s + (size_t)slots);
     if (!s) return NULL;
-    s->coder = (Coder){.range = 0xFFFFFFFF, .data = data, .size = size, .direction = LISTENING,
+    s->coder = (Coder){.range = FULL, .data = data, .size = size, .direction = ENCODING,
                        .squash = squash_table, .stretch = stretch_table};
     for (uint64_t d = 1; d <= BASE_LIMIT; d++) s->coder.inverse[d] = (1ull << 40) / d + 1;
-    open_mixer(&s->flags, &s->coder, flags, 0, NULL, PRIOR, WEIGHT);
+    open_mixer(&s->flags, &s->coder, flags, 0, NULL, WEIGHT);
     open_mixer(&s->lengths, &s->coder, slots * LENGTHS, 1,
-               (int64_t[]){slots * LENGTHS * LENGTHS}, 2, WEIGHT);
-    open_mixer(&s->seconds, &s->coder, slots * LENGTHS, 0, NULL, PRIOR, WEIGHT);
-    open_mixer(&s->text, &s->coder, 256, 3, (int64_t[]){HASHES, HASHES, HASHES}, 1, 26000);
+               (int64_t[]){slots * LENGTHS * LENGTHS}, WEIGHT);
+    open_mixer(&s->seconds, &s->coder, slots * LENGTHS, 0, NULL, WEIGHT);
+    open_mixer(&s->text, &s->coder, 256, 3, (int64_t[]){HASHES, HASHES, HASHES}, 26000);
     if (failed(&s->coder)) {
         asterism_stream_free(s);
         return NULL;
     }
-    for (int64_t i = 0; i < primed; i++) code_byte(s, primer[i]);
-    s->before = 0;
+    learn(s, primer, primed);
     s->coder.direction = data ? DECODING : ENCODING;
     for (int i = 0; data && i < TAIL; i++) next_byte(&s->coder);
     return s;
@@ -84,7 +91,7 @@ void asterism_stream_finish(Stream *s)
 
 int asterism_code_flag(Stream *s, int value, int64_t flag)
 {
-    return mix(&s->flags, value, flag, 0, NULL);
+    return mix(&s->flags, value, flag, 0, NULL, PRIOR);
 }
 
 uint64_t asterism_code_number(Stream *s, uint64_t value, int64_t slot)
@@ -93,18 +100,24 @@ uint64_t asterism_code_number(Stream *s, uint64_t value, int64_t slot)
     int64_t row = slot * LENGTHS;
     while (reached < NUMBER_BITS && !failed(&s->coder)) {
         uint32_t cell = (uint32_t)((row + s->last[slot]) * LENGTHS + reached);
-        if (!mix(&s->lengths, length > reached, row + reached, 1, &cell)) break;
+        if (!mix(&s->lengths, length > reached, row + reached, 1, &cell, 2)) break;
         reached++;
     }
     s->last[slot] = (uint8_t)reached;
     uint64_t number = reached > 0;
     for (int place = reached - 2; place >= 0 && !failed(&s->coder); place--) {
         int bit = value >> place & 1;
-        bit = place == reached - 2 ? mix(&s->seconds, bit, row + reached, 0, NULL)
+        bit = place == reached - 2 ? mix(&s->seconds, bit, row + reached, 0, NULL, PRIOR)
                                    : code_bit(&s->coder, HALF, bit);
         number = number << 1 | (uint64_t)bit;
     }
     return number;
+}
+
+void asterism_code_numbers(Stream *s, uint64_t *values, int64_t count, int64_t slot)
+{
+    for (int64_t i = 0; i < count && !failed(&s->coder); i++)
+        values[i] = asterism_code_number(s, values[i], slot);
 }
 
 /* A text without zero bytes, and the zero that ends it within `room` bytes; returns its length. */
@@ -121,30 +134,31 @@ int64_t asterism_code_text(Stream *s, uint8_t *text, int64_t room)
 void asterism_code_bits(Stream *s, uint8_t *bits, const uint8_t *hints, int64_t count)
 {
     Mixer m;
-    open_mixer(&m, &s->coder, LEVELS, 1, (int64_t[]){4}, PRIOR, WEIGHT);
+    open_mixer(&m, &s->coder, LEVELS, 1, (int64_t[]){4}, WEIGHT);
     uint32_t before = 0;
     for (int64_t i = 0; i < count && !failed(&s->coder); i++) {
-        bits[i] = (uint8_t)mix(&m, bits[i], hints[i], 1, &before);
+        bits[i] = (uint8_t)mix(&m, bits[i], hints[i], 1, &before, PRIOR);
         before = (before << 1 | bits[i]) & 3;
     }
     close_mixer(&m);
 }
 
 /* A row of a plain matrix. */
-static void code_line(Mixer *m, uint8_t *line, const uint8_t *above, const uint8_t *hints,
+static void code_line(Mixer *m, uint8_t *restrict line, const uint8_t *above,
+                      const uint8_t *hints,
                       int64_t channels)
 {
     uint32_t before = 0;
     for (int64_t at = 0; at < channels && !failed(m->coder); at++) {
         const uint32_t cells[] = {0, before | (uint32_t)above[at] << 2, hints[at],
                                   (uint32_t)(at & LAST)};
-        line[at] = (uint8_t)mix(m, line[at], 0, 4, cells);
+        line[at] = (uint8_t)mix(m, line[at], 0, 4, cells, PRIOR);
         before = (before << 1 | line[at]) & 3;
     }
 }
 
 /* A row of kernels: all the channels of one output. */
-static void code_kernels(Mixer *m, uint8_t *line, const uint8_t *hints, int64_t channels,
+static void code_kernels(Mixer *m, uint8_t *restrict line, const uint8_t *hints, int64_t channels,
                          int64_t places, int64_t width)
 {
     forget(m, 1);
@@ -159,7 +173,7 @@ static void code_kernels(Mixer *m, uint8_t *line, const uint8_t *hints, int64_t 
             }
             const uint32_t cells[] = {spot, 0, near, hints[channel], spot,
                                       (uint32_t)(channel & LAST), (uint32_t)(at & LAST)};
-            line[at] = (uint8_t)mix(m, line[at], 0, 7, cells);
+            line[at] = (uint8_t)mix(m, line[at], 0, 7, cells, PRIOR);
             x = x + 1 < width ? x + 1 : 0;
         }
 }
@@ -171,7 +185,7 @@ static void open_grid_mixer(Mixer *m, Coder *coder, int64_t channels, int64_t pl
     int count = places > 1 ? 7 : 4;
     int64_t *sizes = places > 1 ? kernels : line;
     for (int i = 0; i < count; i++) sizes[i] = least(sizes[i], MAX_CELLS);
-    open_mixer(m, coder, 1, count, sizes, PRIOR, WEIGHT);
+    open_mixer(m, coder, 1, count, sizes, WEIGHT);
 }
 
 /* The mask's live rows and channels; hints are of the live channels. */
@@ -208,9 +222,9 @@ static int64_t code_index(Mixer *m, int64_t value, int levels, const uint32_t *c
         int bit = value >> place & 1;
         if (node < NODES) {
             for (int i = 0; i < 5; i++) cells[i] = contexts[i] * NODES + node;
-            bit = mix(m, bit, node, 5, cells);
+            bit = mix(m, bit, node, 5, cells, PRIOR);
         } else
-            bit = mix(m, bit, node, 0, NULL);
+            bit = mix(m, bit, node, 0, NULL, PRIOR);
         node = node << 1 | (uint32_t)bit;
     }
     return (int64_t)node - (1 << levels);
@@ -225,7 +239,7 @@ void asterism_code_indices(Stream *s, uint16_t *index, const int64_t *where, int
     int64_t stride = grid->channels * grid->places, row = -1;
     open_mixer(&m, &s->coder, 1 << levels, 5,
                (int64_t[]){NODES, CLASSES * NODES, CLASSES * NODES, CLASSES * NODES,
-                           least(grid->channels, MAX_CHANNELS) * NODES}, PRIOR, WEIGHT);
+                           least(grid->channels, MAX_CHANNELS) * NODES}, WEIGHT);
     uint8_t *line = calloc(1, (size_t)stride), *same = calloc(1, (size_t)stride); /* classes */
     if (!line || !same) s->coder.status = NO_MEMORY;
     for (int64_t i = 0; i < count && !failed(&s->coder); i++) {
