@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import asterism
-from asterism.checkpoints import load_into, read_checkpoint, write_checkpoint
+from asterism.checkpoints import load_into, read_checkpoint, to_arrays, write_checkpoint
 from asterism.errors import FormatError, InputError
 from asterism.metrics import kurtosis
 
@@ -128,6 +128,9 @@ def test_nothing_is_unpickled(tmp_path: Path):
     torch.save(sparse_model(), tmp_path / "model.pt")
     with pytest.raises(InputError, match=r"model\.pt is no checkpoint that can be read safely"):
         read_checkpoint(tmp_path / "model.pt")
+    torch.save({"epoch": 3, "model": sparse_model().state_dict()}, tmp_path / "nested.pt")
+    with pytest.raises(InputError, match="holds a dict with epoch, model, not a state dict"):
+        read_checkpoint(tmp_path / "nested.pt")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(InputError, match="holds a list"):
         read_checkpoint(tmp_path / "list.pt")
@@ -137,6 +140,14 @@ def test_nothing_is_unpickled(tmp_path: Path):
     (tmp_path / "x.asterism").write_bytes(b"\x8bAST\x01nonsense")
     with pytest.raises(FormatError, match="checksum"):
         read_checkpoint(tmp_path / "x.asterism")
+    (tmp_path / "x.asterism").write_bytes(b"")
+    with pytest.raises(FormatError, match=r"not an \.asterism file"):
+        read_checkpoint(tmp_path / "x.asterism")
+
+
+def test_tensors_without_numbers_are_named():
+    with pytest.raises(InputError, match="w has a shape but no numbers"):
+        to_arrays({"w": torch.empty(3, device="meta")})
 
 
 def test_compress_and_inspect(tmp_path: Path):
@@ -180,6 +191,8 @@ def test_bad_input_is_one_line(tmp_path: Path):
         ("inspect", tmp_path / "x.asterism"): "version 99: this asterism reads up to 1",
         ("inspect", tmp_path / "none.pt"): "cannot read",
         ("compress", tmp_path / "x", "--bits", "3", "--lossless"): "exclude each other",
+        ("compress", tmp_path / "x", "--max-drop", "1"): "--max-drop, --model and --data go",
+        ("compress", tmp_path): "Is a directory",
     }
     for arguments, message in lines.items():
         done = command(*arguments)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asterism.errors import InputError
-from asterism.files import read_json, write_atomically, write_json
+from asterism.files import check_writable, read_json, write_atomically, write_json
 
 
 def full_disk(*_: Any) -> None:
@@ -26,6 +26,17 @@ def test_the_content_is_written_whole_and_nothing_else(tmp_path: Path, content: 
     write_atomically(path, content)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_is_known_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    check_writable(tmp_path / "old")
+    check_writable(tmp_path / "new")
+    with pytest.raises(InputError, match="it is a folder"):
+        check_writable(tmp_path)
+    with pytest.raises(InputError, match="cannot write .*x"):
+        check_writable(tmp_path / "old" / "x")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("old", b"old")]
 
 
 def test_folders_are_made(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
 def read_with_graph(path: str | Path) -> tuple[dict[str, Tensor], bytes | None]:
     """The state dict of a file of any kind, and the graph that may be with it."""
     path = Path(path)
-    if file.recognises(path):
+    if file.recognises(path) or path.suffix == ".asterism":
         contents = file.read(path)
         return to_tensors(contents.tensors, contents.dtypes), contents.graph
     if path.suffix == ".safetensors":
@@ -139,6 +139,8 @@ def to_arrays(state: Mapping[str, Any]) -> tuple[dict[str, NDArray[Any]], dict[s
             raise InputError(f"{name} is a {type(tensor).__name__}: a state dict holds tensors")
         if tensor.layout != _PLAIN or tensor.is_quantized:
             raise InputError(f"{name} is stored as {tensor.layout}: make it a plain dense tensor")
+        if tensor.is_meta:
+            raise InputError(f"{name} has a shape but no numbers: it was saved on the meta device")
         plain = tensor.detach().cpu().contiguous()
         arrays[name] = plain.view(_HELD.get(plain.dtype, plain.dtype)).numpy()
         dtypes[name] = str(plain.dtype).removeprefix("torch.")
@@ -170,14 +172,22 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything
         raise InputError(
-            f"{path} is no checkpoint that can be read safely (safetensors, or torch.save of a"
-            f" state dict): {type(error).__name__}"
+            f"{path} is no checkpoint that can be read safely ({type(error).__name__}): give"
+            " safetensors, or torch.save of model.state_dict(); a whole model would need pickle,"
+            " which may run any code"
         ) from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not all(isinstance(t, Tensor) for t in found.values()):
-        raise InputError(f"{path} holds a {type(found).__name__}, not a state dict of tensors")
+        raise InputError(f"{path} holds {_kind(found)}, not a state dict of tensors")
     return {str(name): tensor for name, tensor in found.items()}
+
+
+def _kind(found: Any) -> str:
+    if not isinstance(found, dict):
+        return f"a {type(found).__name__}"
+    names = ", ".join(map(str, list(found)[:5]))
+    return f"a dict with {names}{', …' if len(found) > 5 else ''}"
 
 
 def _capture(model: nn.Module, example_inputs: Any) -> bytes:

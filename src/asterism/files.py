@@ -34,6 +34,19 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def check_writable(path: Path) -> None:
+    """The error of `write_atomically`, before the work whose result it would lose."""
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
+    trial = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch(exist_ok=False)
+        trial.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def _remove_abandoned(path: Path) -> None:
     """What killed writers of the same file have left; one that is being written now is younger."""
     for found in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}"):

@@ -63,6 +63,7 @@ def compress(
     """
     from asterism.checkpoints import read_with_graph, save, write_checkpoint
     from asterism.errors import InputError
+    from asterism.files import check_writable
 
     if lossless + (bits is not None) + (max_drop is not None) > 1:
         raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
@@ -74,6 +75,7 @@ def compress(
     out = out or checkpoint.with_suffix(".asterism")
     if out.resolve() == checkpoint.resolve():
         raise InputError(f"{checkpoint} would be overwritten: choose another --out")
+    check_writable(out)
     if out.suffix == ".safetensors":
         if bits is not None or max_drop is not None:
             raise InputError("few bits are for .asterism files: choose another --out")
@@ -85,7 +87,8 @@ def compress(
     else:
         size = save(state, out, mode=mode.value, bits=bits, graph=graph)
     dense = sum(tensor.nbytes for tensor in state.values())
-    print(f"{out}: {size:,} bytes, {dense / size:.1f}× smaller than the {dense:,} in memory")
+    smaller = f", {dense / size:.1f}× smaller than" if dense > size else " for"
+    print(f"{out}: {size:,} bytes{smaller} the {dense:,} in memory")
 
 
 def _task(
