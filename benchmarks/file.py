@@ -31,8 +31,8 @@ def report(runs: Path = Path("runs")) -> Iterator[str]:
     for density in (0.01, 0.05, 0.2, 1.0):
         for bits in (None, 4):
             yield f"  {100 * density:4.0f} % dense {fast_line(random_weight(density), bits)}"
-    yield "small mode, kB of file per second (at least 1,000), as given and again from the file's own"
-    yield "values, whose codebooks need no search; memory as above:"
+    yield "small mode, kB of file per second (at least 1,000), as given and again from the file's"
+    yield "own values, whose codebooks need no search; memory as above:"
     for name, tensors in {"LeNet-5, synthetic": lenet5(), "10 M MLP at 5 %": mlp()}.items():
         for bits in (None, 4):
             yield f"  {name:20} {small_line(tensors, bits)}"

@@ -35,15 +35,13 @@ def code_mask(
     stream: Stream, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes
 ) -> None:
     """The mask, of the grid's shape; a decoder fills in the zeros that it is given."""
-    rows = stream.bits(_alive(stream, mask, (1, 2), grid.rows), row_hints)
-    channels = stream.bits(_alive(stream, mask, (0, 2), grid.channels), channel_hints)
+    rows, channels = np.zeros(grid.rows, np.bool_), np.zeros(grid.channels, np.bool_)
+    if not stream.decoding:
+        rows = mask.any((1, 2))
+        channels = mask.any(0).any(1)  # one axis at a time: of two, numpy is slow
+    rows, channels = stream.bits(rows, row_hints), stream.bits(channels, channel_hints)
     hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
     stream.rows(mask, grid, np.flatnonzero(rows), np.flatnonzero(channels), hints)
-
-
-def _alive(stream: Stream, mask: Mask, over: tuple[int, int], length: int) -> Mask:
-    """Which units have any; to find none in a decoder's zeros would take time."""
-    return np.zeros(length, np.bool_) if stream.decoding else np.asarray(mask.any(over))
 
 
 def code_rows(

@@ -75,7 +75,7 @@ class _Description:
         if self.stream.flag(bool((words == words[0]).all()), Flag.CONSTANT):
             self._constant(words[:1], tensor.dtype)
             return b""
-        where = np.flatnonzero(words)
+        where = np.flatnonzero(words != 0)  # of truth values: five times as fast
         grid, where = self._positions(where, tensor.shape, len(words))
         parts = split(words[where], tensor.dtype)
         code_split(self.stream, _SPLIT_SLOTS, parts, tensor.dtype)
