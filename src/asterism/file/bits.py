@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from asterism.errors import FormatError
 
@@ -40,7 +40,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     raise FormatError(f"a number of more than {_MAX_VARINT} bytes")
 
 
-def pack_bits(values: NDArray[np.uint64], width: int) -> bytes:
+def pack_bits(values: NDArray[np.unsignedinteger[Any]], width: int) -> bytes:
     """Each value's lowest `width` bits, highest first, one after the other; zeros to a byte."""
     places = np.arange(width - 1, -1, -1, dtype=np.uint64)
     pieces = []
@@ -50,12 +50,14 @@ def pack_bits(values: NDArray[np.uint64], width: int) -> bytes:
     return b"".join(pieces)
 
 
-def unpack_bits(data: bytes | memoryview, count: int, width: int) -> tuple[NDArray[Any], int]:
+def unpack_bits(
+    data: bytes | memoryview, count: int, width: int, dtype: DTypeLike = np.uint64
+) -> tuple[NDArray[Any], int]:
     """The inverse of `pack_bits`, and how many bytes it has used."""
     used = (count * width + 7) // 8
     if used > len(data):
         raise FormatError(f"{count} values of {width} bits need {used} bytes: {len(data)} are left")
-    values = np.zeros(count, np.uint64)
+    values = np.zeros(count, dtype)
     packed = np.frombuffer(data, np.uint8, used)
     for start in range(0, count if width else 0, STRETCH):
         part = values[start : start + STRETCH]
@@ -64,7 +66,7 @@ def unpack_bits(data: bytes | memoryview, count: int, width: int) -> tuple[NDArr
         if bits[size:].any():
             raise FormatError("the last byte of the values is not filled up with zeros")
         for column in bits[:size].reshape(len(part), width).T:
-            part <<= np.uint64(1)
+            part <<= values.dtype.type(1)
             part |= column
     return values, used
 

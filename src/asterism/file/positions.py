@@ -35,13 +35,18 @@ def code_mask(
     stream: Stream, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes
 ) -> None:
     """The mask, of the grid's shape; a decoder fills in the zeros that it is given."""
-    rows, channels = np.zeros(grid.rows, np.bool_), np.zeros(grid.channels, np.bool_)
-    if not stream.decoding:
-        rows = mask.any((1, 2))
-        channels = mask.any(0).any(1)  # one axis at a time: of two, numpy is slow
+    rows, channels = _alive(stream, mask, grid)
     rows, channels = stream.bits(rows, row_hints), stream.bits(channels, channel_hints)
     hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
     stream.rows(mask, grid, np.flatnonzero(rows), np.flatnonzero(channels), hints)
+
+
+def _alive(stream: Stream, mask: Mask, grid: Grid) -> tuple[Mask, Mask]:
+    """Which rows and channels have any; to find none in a decoder's zeros would take time."""
+    if stream.decoding:
+        return np.zeros(grid.rows, np.bool_), np.zeros(grid.channels, np.bool_)
+    # Over one axis after the other: over the first and the last at once, numpy is slow.
+    return np.asarray(mask.any((1, 2))), np.asarray(np.any(mask.any(0), 1))
 
 
 def code_rows(

@@ -98,13 +98,15 @@ class _Description:
             return Tensor(name, dtype, shape, np.full(size, value[0], dtype.words)), 0
         grid, where = self._positions(np.zeros(0, np.intp), shape, size)
         marks.append(self.stream.used)
-        nothing = Split(0, 0, [], np.zeros(0), np.zeros(0, np.uint64))
+        nothing = Split(0, 0, [], np.zeros(0), np.zeros(0, dtype.words))
         parts = code_split(self.stream, _SPLIT_SLOTS, nothing, dtype)
-        rest, used = unpack_bits(raw, len(where), parts.low)
+        rest, used = unpack_bits(raw, len(where), parts.low, dtype.words)
         index = self._indices(parts, where, grid)
-        words = np.zeros(size, dtype.words)
         parts = Split(parts.shift, parts.low, parts.table, index, rest)
-        words[where] = join(parts, dtype)
+        words = join(parts, dtype)
+        if len(words) < size:
+            words, found = np.zeros(size, dtype.words), words
+            words[where] = found
         return Tensor(name, dtype, shape, words), used
 
     def _indices(self, parts: Split, where: Places, grid: Grid) -> Indices:

@@ -25,8 +25,6 @@ MAX_TABLE = 1 << 16
 _ENTRY_BITS = 4
 """What an entry costs beside the bits of its gap: their number, and the time to learn it."""
 
-UInts = NDArray[np.uint64]
-
 
 @dataclass(frozen=True)
 class Split:
@@ -36,21 +34,21 @@ class Split:
     low: int
     table: list[int]
     index: NDArray[Any]
-    rest: UInts
+    rest: Words
 
 
 def split(words: Words, dtype: DType) -> Split:
     """The cheapest split of the elements, by an estimate of its bits."""
-    sign, magnitude = (part.astype(np.uint64) for part in dtype.split(words))
+    sign, magnitude = dtype.split(words)
     union = int(np.bitwise_or.reduce(magnitude)) if len(magnitude) else 0
     shift = (union & -union).bit_length() - 1 if union else 0
-    magnitude >>= np.uint64(shift)
+    magnitude = magnitude >> dtype.words.type(shift)
     width = dtype.magnitude_bits - shift
     symbols = _symbols(sign, magnitude, width, dtype)
     low, table = _cheapest(symbols, width)
-    index = table.searchsorted(symbols >> np.uint64(low))
-    rest = magnitude & np.uint64((1 << low) - 1)
-    return Split(shift, low, table.tolist(), index, rest)
+    rest = magnitude & dtype.words.type((1 << low) - 1)
+    del sign, magnitude  # a large tensor has little room for copies
+    return Split(shift, low, table.tolist(), _places(table, symbols, low), rest)
 
 
 def join(parts: Split, dtype: DType) -> Words:
@@ -59,7 +57,7 @@ def join(parts: Split, dtype: DType) -> Words:
     for start in range(0, len(words) if parts.low else 0, STRETCH):
         part = slice(start, start + STRETCH)
         # A negative integer's bits are all turned over, and so are these: hence no "or".
-        words[part] ^= (parts.rest[part] << np.uint64(parts.shift)).astype(dtype.words)
+        words[part] ^= parts.rest[part] << dtype.words.type(parts.shift)
     return words
 
 
@@ -94,15 +92,24 @@ def code_split(stream: Stream, slots: Sequence[int], parts: Split, dtype: DType)
     return Split(shift, low, table, parts.index, parts.rest)
 
 
-def _symbols(sign: UInts, high: UInts, width: int, dtype: DType) -> UInts:
+def _symbols(sign: Words, high: Words, width: int, dtype: DType) -> Words:
     """Sign and leading bits as one number, in the order of the values."""
     if dtype.kind == "u":
         return high
-    half = np.uint64(1 << width)
-    return np.where(sign, half - np.uint64(1) - high, half + high)
+    half, one = dtype.words.type(1 << width), dtype.words.type(1)
+    return np.asarray(np.where(sign, half - one - high, half + high))
 
 
-def _cheapest(symbols: UInts, width: int) -> tuple[int, UInts]:
+def _places(table: Words, symbols: Words, low: int) -> NDArray[np.uint16]:
+    """Where in the table each symbol is; a stretch at a time, as numpy's places are large."""
+    found = np.empty(len(symbols), np.uint16)
+    for start in range(0, len(symbols), STRETCH):
+        part = slice(start, start + STRETCH)
+        found[part] = table.searchsorted(symbols[part] >> table.dtype.type(low))
+    return found
+
+
+def _cheapest(symbols: Words, width: int) -> tuple[int, Words]:
     """How many low bits are best left out of the table, and the table without them."""
     table, counts = np.unique(symbols, return_counts=True)
     total = int(counts.sum())
@@ -122,9 +129,9 @@ def _cheapest(symbols: UInts, width: int) -> tuple[int, UInts]:
     return best
 
 
-def _without_last_bit(table: UInts, counts: NDArray[Any]) -> tuple[UInts, NDArray[Any]]:
+def _without_last_bit(table: Words, counts: NDArray[Any]) -> tuple[Words, NDArray[Any]]:
     """The entries shifted by a bit, those that become the same as one."""
-    table = table >> np.uint64(1)
+    table = table >> table.dtype.type(1)
     new = np.ones(len(table), np.bool_)
     np.not_equal(table[1:], table[:-1], out=new[1:])
     return table[new], np.add.reduceat(counts, new.nonzero()[0])
