@@ -22,7 +22,7 @@ types: $(STAMP)
 bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 	$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.docs  ## the site, into build/site; a warning is an error
+docs: $(STAMP)  ## the site, into build/site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
 nightly: $(STAMP) sanitize  ## everything, the slow tests too
@@ -40,10 +40,6 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
-
-$(VENV)/.docs: $(STAMP)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 clean:

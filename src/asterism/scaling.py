@@ -60,7 +60,7 @@ class AffineScaling(OptimizerWrapper):
     latent       keep q beside theta and pass gradients straight through (splicing, as in DNS)
     on_reweight  what becomes of the inner optimizer's state then: "reset" or "rescale"
     include, exclude  glob patterns over layers; see `asterism.targets`
-    freeze_zeros zeros already in the model count as pruned
+    freeze_zeros  zeros already in the model count as pruned
     seed         of the noise initialiser
     """
 
