@@ -139,6 +139,7 @@ def draw_course(key: str, history: Sequence[Record]) -> str:
         below.set_yscale("log")
         below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         below.set(ylabel="Kurtosis", xlabel="Epoch (0: the dense network)")
+        below.locator_params(axis="x", integer=True)
         _shade_stages(above, below, history)
         label_ends(below)
         return canvas.svg(f"course-{key}", _describe_course(history, layers))

@@ -32,6 +32,8 @@ function showPoint() {
   }
 }
 slider.addEventListener("input", showPoint);
+// A search has chosen one; of a reproduction the first network is shown.
 const chosen = points.findIndex((point) => point.chosen);
-slider.value = chosen < 0 ? points.length - 1 : chosen;
+const first = points.findIndex((point) => network && point.network === network.value);
+slider.value = chosen >= 0 ? chosen : first >= 0 ? first : points.length - 1;
 showPoint();
