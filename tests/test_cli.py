@@ -14,6 +14,9 @@ import pytest
 import safetensors.torch
 import torch
 
+from asterism.checkpoints import save
+from small import task, trained
+
 SMOKE = ["reproduce", "--budget", "smoke", "--data", "digits", "--threads", "1"]
 
 
@@ -141,3 +144,13 @@ def test_help_shows_an_example():
     assert done.returncode == 0
     assert "Example" in done.stdout
     assert asterism("--version").stdout.startswith("asterism 0.")
+
+
+def test_evaluate_counts_what_the_file_gets_wrong(tmp_path):
+    model = trained().eval()
+    save(model, tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 20),))
+    loaders = f"{Path(__file__).parent / 'small.py'}:loaders"
+    done = asterism("evaluate", str(tmp_path / "net.asterism"), "--data", loaders, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["error_percent"]
+    assert found == pytest.approx(100 - task().evaluate(model))

@@ -164,12 +164,15 @@ def sparsify(
 def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> SearchRecipe:
     """Options before the recipe; in a folder in use, none but the ones it was begun with."""
     from asterism.claims import refuse_others
+    from asterism.errors import InputError
     from asterism.recipes import make_recipe, read_recipe
 
     named = {name: value for name, value in given.items() if value is not None}
     read = {} if recipe is None else read_recipe(recipe)
     kept = out / RECIPE
     begun = read_recipe(kept) if kept.exists() else {}
+    if resume and not (begun or read or named):
+        raise InputError(f"{out} holds no search to go on with")
     source = "the command" if recipe is None else str(recipe)
     chosen = make_recipe({**begun, **read, **named}, source)
     refuse_others(kept, chosen.plain(), resume)
