@@ -22,7 +22,7 @@ RECIPE, COMMAND = "recipe.json", "command.json"
 def sparsify(
     model: Annotated[
         str | None,
-        typer.Argument(help="Makes the model: pkg.module:function or file.py:function."),
+        typer.Argument(help="Makes the trained model: pkg.module:function or file.py:function."),
     ] = None,
     data: Annotated[
         str | None,
