@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
@@ -224,6 +225,13 @@ def test_what_is_no_run_is_said_in_one_line(run, tmp_path):
     (tmp_path / "results.json").write_text("[]")
     with pytest.raises(InputError, match="no finished row"):
         render(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib.image"])
+def test_a_missing_package_is_said_in_one_line(missing, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=r"pip install 'asterism\[report\]'"):
+        render(run)
 
 
 DRIVE = """<script>

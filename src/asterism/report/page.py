@@ -56,9 +56,11 @@ class NetworkView:
 def render(folder: Path) -> str:
     """The page of a run's folder."""
     try:
+        import matplotlib.image  # noqa: F401  # said before anything is read, not half-way
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
-        raise InputError("a report needs jinja2: pip install 'asterism[report]'") from error
+        needs = "jinja2 and matplotlib: pip install 'asterism[report]'"
+        raise InputError(f"a report needs {needs}") from error
     account = read_account(folder)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
