@@ -193,11 +193,12 @@ static void conv_dense(const Step *s, const float *in, const float *other, float
     const int32_t *starts = s->data[1], *channels = s->data[2];
     const float *bias = s->data[3];
     const int64_t *n = s->size;
+    int64_t height = n[C_POOL] ? DENSE_ROWS / 2 * 2 : DENSE_ROWS; /* pools are not divided */
     (void)other, (void)images;
     for (int64_t strip = 0; strip < n[C_STRIPS]; strip++)
-        for (int64_t u = 0; u < n[C_UNITS]; u += DENSE_ROWS) {
+        for (int64_t u = 0; u < n[C_UNITS]; u += height) {
             const float *at = in + strip * n[C_STRIP_PITCH] + u * n[C_LINE];
-            int64_t rows = n[C_UNITS] - u < DENSE_ROWS ? n[C_UNITS] - u : DENSE_ROWS;
+            int64_t rows = n[C_UNITS] - u < height ? n[C_UNITS] - u : height;
             for (int64_t c = 0; c < n[C_CHANNELS]; c++) {
                 const DenseEntry *e = entries + starts[c], *end = entries + starts[c + 1];
 #define DENSE(R) dense_tile(s, at, out, e, end, bias + 4 * c, channels + 4 * c, strip, u, R)
