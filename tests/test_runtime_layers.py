@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from asterism.graph import Graph, Node
-from asterism.runtime import Net, reference
+from asterism.runtime import Net, cost, reference
 
 DENSITIES = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])
 BATCHES = st.sampled_from([0, 1, 3, 4, 7, 33])
@@ -80,6 +80,45 @@ def test_convolutions(data: st.DataObject) -> None:
     )
     x = torch.randn(draw(BATCHES), inputs, *size)
     check_weighted(layer, node, x, draw(DENSITIES))
+
+
+KERNELS = {
+    "sparse": ["CONV_SPARSE"],
+    "dense": ["CONV_DENSE"],
+    "rows": ["ROWS_SPARSE", "ROWS_SHIFT", "ROWS_PACK"],
+    "columns": ["COLUMNS_SPARSE", "COLUMNS_FAR", "TURN"],
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@settings(max_examples=40)
+@given(st.data())
+def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataObject) -> None:
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 99)))
+    inputs, extent, padding = (
+        draw(st.integers(1, 20)),
+        draw(st.integers(1, 5)),
+        draw(st.integers(0, 2)),
+    )
+    stride, size = draw(st.integers(1, 2)), draw(st.tuples(st.integers(6, 20), st.integers(6, 140)))
+    layer = nn.Conv2d(inputs, 7, extent, stride, padding)
+    layer.weight.data = prune(layer.weight.data, draw(DENSITIES))
+    same = {"stride": stride, "padding": padding}
+    node = Node("conv", (0,), (0, 1), {f"{k}_{a}": v for k, v in same.items() for a in "hw"})
+    pool = Node("max_pool", (2,), settings={"kernel_h": 2, "kernel_w": 2})
+    nodes = (node, Node("relu", (1,)), pool)[: draw(st.integers(2, 3))]
+    x = torch.randn(draw(BATCHES), inputs, *size)
+    truth = layer(x).relu()
+    if len(nodes) == 3 and len(x):
+        truth = nn.functional.max_pool2d(truth, 2)
+    assume(len(x))
+    weights = {name: tensor.numpy() for name, tensor in layer.state_dict().items()}
+    with pytest.MonkeyPatch.context() as patch:
+        for constant in KERNELS[kernel]:  # so cheap that it is taken wherever it can be
+            patch.setattr(cost, constant, -1.0)
+        found = Net(Graph(tuple(x.shape[1:]), nodes), weights)(x.numpy())
+    np.testing.assert_allclose(found, truth.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 @settings(max_examples=40)

@@ -11,23 +11,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from asterism.runtime.lowering import Layer, live_outputs
-from asterism.runtime.packing import Window
+from asterism.runtime.packing import CACHE, Window
 from asterism.runtime.shapes import kernel
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE = 0.60, 0.53  # cycles for eight products
+PACK, ROWS_PACK, TURN = 1.0, 0.5, 0.4  # cycles for a number
+COLUMNS_SPARSE, COLUMNS_FAR = 0.75, 1.2  # cycles for a vector of products; from a farther cache
+ROWS_SPARSE, ROWS_SHIFT = 0.75, 0.75  # cycles for sixteen products, and to shift as many sums
 ONE_SPARSE, ONE_DENSE = 0.75, 0.15  # cycles for one product, one image
 MANY_SPARSE, MANY_DENSE = 0.10, 0.045  # cycles for one product and image, in a block
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and the seconds that it and its alternative should take for an image."""
+    """The kernel chosen, and the seconds that it and the next best should take for an image."""
 
-    sparse: bool
+    kernel: str
     seconds: float
     otherwise: float
     density: float
+
+    @property
+    def sparse(self) -> bool:
+        return self.kernel != "dense"
 
 
 def linear(layer: Layer, many: bool, rows: int) -> Choice:
@@ -37,10 +44,11 @@ def linear(layer: Layer, many: bool, rows: int) -> Choice:
         sparse, dense = MANY_SPARSE * nonzeros, MANY_DENSE * weight.size
     else:
         sparse, dense = ONE_SPARSE * nonzeros * rows, ONE_DENSE * weight.size * rows
-    return _choose(sparse, dense, nonzeros / max(1, weight.size))
+    return _choose({"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
 
 
-def conv(layer: Layer, at: Window) -> Choice:
+def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lanes: int) -> Choice:
+    """`rows` is its window in whole rows, `turned` what columns would take; None: impossible."""
     weight = layer.weight
     outputs = live_outputs(layer)
     live = kernel(weight)[outputs].reshape(len(outputs), weight[0].size) != 0
@@ -49,13 +57,25 @@ def conv(layer: Layer, at: Window) -> Choice:
     padded = np.zeros((-(-len(outputs) // 4) * 4, live.shape[1]), bool)
     padded[: len(outputs)] = live
     quads = 4 * int(padded.reshape(-1, 4, live.shape[1]).any(1).sum())
-    sparse, dense = CONV_SPARSE * nonzeros * at.units, CONV_DENSE * quads * at.units
-    if layer.node["groups"] > 1:
-        dense = np.inf
-    return _choose(sparse, dense, np.count_nonzero(weight) / max(1, weight.size))
+    vectors = at.units * max(1, 8 // lanes)
+    costs = {"sparse": CONV_SPARSE * nonzeros * vectors + PACK * at.packed}
+    if layer.node["groups"] == 1:
+        costs["dense"] = CONV_DENSE * quads * vectors + PACK * at.packed
+    if rows is not None:
+        vectors = rows.strips * rows.line // 16 * rows.out[0]
+        shifts = ROWS_SHIFT * len(outputs) * (rows.halo + 2)
+        costs["rows"] = vectors * (ROWS_SPARSE * nonzeros + shifts) + ROWS_PACK * rows.packed
+    if turned is not None:
+        extent = kernel(weight).shape[2:]
+        products = nonzeros * at.out[0] * at.out[1] / lanes
+        # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.
+        tile = len(at.channels) * (extent[0] + 1) * (extent[1] + 7) * lanes * 4
+        per_product = COLUMNS_SPARSE if tile < CACHE else COLUMNS_FAR
+        costs["columns"] = per_product * products + TURN * turned
+    return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
 
 
-def _choose(sparse: float, dense: float, density: float) -> Choice:
-    best = sparse <= dense
-    one, other = (sparse, dense) if best else (dense, sparse)
-    return Choice(best, one / CLOCK, other / CLOCK, density)
+def _choose(costs: dict[str, float], density: float) -> Choice:
+    (first, cost), *others = sorted(costs.items(), key=lambda item: item[1])
+    otherwise = others[0][1] if others else np.inf
+    return Choice(first, cost / CLOCK, otherwise / CLOCK, density)

@@ -17,7 +17,7 @@ def explain(
     lines += [f"{'layer':28} {'kernel':7} {'density':>8} {'predicted':>10} {'measured':>10}"]
     for layer in layers:
         choice = plan.choices.get(layer.place)
-        kind = "–" if choice is None else "sparse" if choice.sparse else "dense"
+        kind = "–" if choice is None else choice.kernel
         density = "" if choice is None else f"{100 * choice.density:.2f} %"
         predicted = "" if choice is None else f"{1e6 * choice.seconds:.2f} µs"
         measured = ""

@@ -17,10 +17,11 @@ from pathlib import Path
 from asterism.errors import InputError
 
 LEVELS = ("portable", "avx2", "avx512")
+LANES = (4, 8, 16)  # floats in a vector of each
 OPERATIONS = (
-    *("PACK", "CONV_SPARSE", "CONV_DENSE", "POOL_MAX", "POOL_AVERAGE", "FC_SPARSE_ONE", "FC_DENSE"),
-    *("TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD", "MULTIPLY", "SCALE"),
-    *("LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
+    *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "POOL_MAX", "POOL_AVERAGE"),
+    *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
+    *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

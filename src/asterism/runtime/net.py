@@ -59,12 +59,13 @@ class Net:
         result = self.layers[-1].out if self.layers else 0
         if not self.layers:
             return  # only reshaped: nothing to compute
-        self.plans = [plan(self.layers, self.shapes, result, many) for many in (False, True)]
+        self.level = library.choose_level(lib)
+        lanes = library.LANES[self.level]
+        self.plans = [plan(self.layers, self.shapes, result, many, lanes) for many in (False, True)]
         self._tables = [each.table() for each in self.plans]
         one, many = self._tables
         scratch = max(each.scratch for each in self.plans)
         sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
-        self.level = library.choose_level(lib)
         self._program = lib.asterism_new(
             one, len(one), many, len(many), scratch, *sizes, self.level
         )

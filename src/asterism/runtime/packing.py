@@ -6,7 +6,7 @@ kernels/conv.h and kernels/fc.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,11 @@ from asterism.runtime.shapes import Array, Shape, image, kernel
 ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
 BLOCK, COLUMNS, LINE = 32, 8, 16
+WIDE_LINES = (16, 32, 64)
 MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
+FEW_WEIGHTS = 24
+SUMS = 16 * 16  # floats that rows.h sums at once
 
 Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
@@ -39,6 +42,11 @@ class Window:
     strips: int
     line: int
     flat: bool
+    halo: int
+    step: int = COLUMNS  # columns from one strip to the next
+    whole_rows: bool = False
+    left: int = 0  # columns of the kernel before and after the one that needs no shift
+    right: int = 0
 
     @property
     def strip_pitch(self) -> int:
@@ -95,10 +103,51 @@ def window(layer: Layer, in_shape: Shape, out_shape: Shape) -> Window:
         -(-out[1] // COLUMNS),
         line,
         flat=rows == 1,
+        halo=halo,
     )
     if found.packed > MAX_PACKED:
         raise FormatError(f"layer {layer.place} (conv) is too large for the runtime")
     return found
+
+
+def parts(layer: Layer, at: Window) -> int:
+    """Into how many parts rows.h should take the input channels.
+
+    The fewest whose lines fit the cache, unless sums were then loaded for a handful of weights.
+    """
+    lines = SUMS // at.line + at.rows - at.out[0]
+    size = 4 * at.line * lines * at.phases[0] * at.phases[1] * len(at.channels)
+    weights = np.count_nonzero(layer.weight) / max(1, len(live_outputs(layer)))
+    return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
+
+
+def by_rows(at: Window) -> Window | None:
+    """The same in strips as wide as rows.h takes, the least that hold the image; if it can."""
+    left = at.padding[1] // at.stride[1]
+    if at.flat or left > at.halo:
+        return None
+    data = (at.size[1] - 1 + at.padding[1]) // at.stride[1] + 1 - left
+    width = max(at.out[1], min(at.out[1] + at.halo - left, data))
+    found = []
+    for line in WIDE_LINES:
+        step = (line - at.halo - left % 2) // 2 * 2  # even, for pooling
+        if width <= line or step > 0:
+            strips = 1 if width <= line else 1 - (line - width) // step
+            found.append((strips * line, line, strips, max(step, 1)))
+    if not found:
+        return None
+    _, line, strips, step = min(found)
+    wide = replace(
+        at,
+        padding=(at.padding[0], at.padding[1] - left * at.stride[1]),
+        strips=strips,
+        line=line,
+        step=step,
+        whole_rows=True,
+        left=left,
+        right=at.halo - left,
+    )
+    return None if wide.packed > MAX_PACKED else wide
 
 
 def _offsets(layer: Layer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Indices]:
@@ -112,7 +161,7 @@ def _offsets(layer: Layer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Ind
     (dh, dw), (sh, sw) = layer.node.pair("dilation"), at.stride
     y, x = np.arange(weight.shape[2]) * dh, np.arange(weight.shape[3]) * dw
     down = (y % sh) * at.phases[1] * at.phase_pitch + (y // sh) * at.line
-    along = (x % sw) * at.phase_pitch + x // sw
+    along = (x % sw) * at.phase_pitch + (x // sw if not at.whole_rows else 0)
     offsets = (channel * at.plane)[:, :, None, None] + down[:, None] + along
     return outputs, weight[outputs], offsets.astype(np.int32)
 
@@ -126,6 +175,44 @@ def conv_sparse(layer: Layer, at: Window) -> Data:
     entries = np.empty(int(counts.sum()), ENTRY)
     entries["offset"], entries["weight"] = offsets[order][live[order]], weight[order][live[order]]
     return entries, _starts(counts[order]), _i32(outputs[order]), layer.bias[outputs[order]]
+
+
+def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
+    """As `conv_sparse`, by parts of the input, and each channel's by their column as in rows.h."""
+    outputs, weight, offsets = _offsets(layer, at)
+    column = np.arange(weight.shape[3]) * layer.node.pair("dilation")[1] // at.stride[1] - at.left
+    turn = np.where(column > 0, at.right - column, at.right + at.left)
+    turn[column < 0] += column[column < 0]
+    order = np.argsort((weight != 0).reshape(len(weight), -1).sum(1), kind="stable")
+    row, channel, y, x = np.nonzero(weight[order])
+    part = (offsets[order[row], channel, 0, 0] // at.plane) * parts // max(1, len(at.channels))
+    group = (part * len(order) + row) * (at.halo + 1) + turn[x]
+    sort = np.argsort(group, kind="stable")
+    places = order[row], channel, y, x
+    entries = np.empty(len(row), ENTRY)
+    entries["offset"], entries["weight"] = offsets[places][sort], weight[places][sort]
+    starts = _starts(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
+    return entries, starts, _i32(outputs[order]), layer.bias[outputs[order]]
+
+
+def features(layer: Layer, plane: int) -> Indices:
+    """All places of the channels that a convolution reads."""
+    return _i32((live_inputs(layer)[:, None] * plane + np.arange(plane)).reshape(-1))
+
+
+def conv_columns(layer: Layer, slots: Indices) -> Data:
+    """As `conv_sparse`, for an input whose columns are at `slots`: channels, height, width."""
+    outputs, weight = live_outputs(layer), kernel(layer.weight)
+    order = outputs[
+        np.argsort((weight[outputs] != 0).reshape(len(outputs), -1).sum(1), kind="stable")
+    ]
+    row, channel, y, x = np.nonzero(weight[order])
+    group = order // (len(weight) // layer.node["groups"])
+    down, along = layer.node.pair("dilation")
+    entries = np.empty(len(row), ENTRY)
+    entries["offset"] = slots[group[row] * weight.shape[1] + channel, y * down, x * along] * BLOCK
+    entries["weight"] = weight[order[row], channel, y, x]
+    return entries, _starts(np.bincount(row, minlength=len(order))), _i32(order), layer.bias[order]
 
 
 def conv_dense(layer: Layer, at: Window) -> Data:

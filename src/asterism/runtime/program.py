@@ -84,17 +84,23 @@ def _operand(buffer: Buffer) -> Operand:
     return Operand(buffer.space, buffer.offset, buffer.stride)
 
 
-def plan(layers: list[Layer], shapes: Sequence[Shape], result: int, many: bool) -> Plan:
-    """The steps of a network for single images, or for blocks."""
-    builder = _Builder(shapes, result, many)
+def plan(layers: list[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int) -> Plan:
+    """The steps of a network for single images, or for blocks, with `lanes` floats in a vector."""
+    builder = _Builder(layers, shapes, result, many, lanes)
     for layer in layers:
         builder.emit(layer)
     return Plan(builder.finish(), _place(builder.steps), builder.choices)
 
 
 class _Builder:
-    def __init__(self, shapes: Sequence[Shape], result: int, many: bool) -> None:
-        self.shapes, self.result, self.many = shapes, result, many
+    def __init__(
+        self, layers: Sequence[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+    ) -> None:
+        self.shapes, self.result, self.many, self.lanes = shapes, result, many, lanes
+        self.readers: dict[int, list[Layer]] = {}
+        for layer in layers:
+            for value in layer.inputs:
+                self.readers.setdefault(value, []).append(layer)
         self.steps: list[Planned] = []
         self.values = {0: Buffer(math.prod(shapes[0]), INPUT)}
         self.columns: dict[int, tuple[Buffer, Indices]] = {}
@@ -127,10 +133,9 @@ class _Builder:
                 self.add("FROM_COLUMNS", layer, source, self.values[value], sizes=sizes, whole=True)
         return self.values[value]
 
-    def as_columns(self, value: int, layer: Layer) -> tuple[Buffer, Indices]:
-        """A value feature by feature, and where each of its features is."""
+    def as_columns(self, value: int, layer: Layer, live: Indices) -> tuple[Buffer, Indices]:
+        """A value feature by feature, at least the `live`, and where each of them is."""
         if value not in self.columns:
-            live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
             slots = np.zeros(self.size(value), np.int32)
             slots[live] = np.arange(len(live), dtype=np.int32)
             buffer = Buffer(max(1, len(live)) * BLOCK, columns=True)
@@ -175,7 +180,8 @@ class _Builder:
                 "FC_DENSE", layer, source, out, sizes=sizes, data=data, whole=whole, activation=relu
             )
         elif self.many and rows == 1:
-            source, slots = self.as_columns(value, layer)
+            live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
+            source, slots = self.as_columns(value, layer, live)
             data = packing.fc_sparse(layer, slots)
             out = Buffer(outputs * BLOCK, columns=True)
             self.columns[layer.out] = out, np.arange(outputs, dtype=np.int32)
@@ -199,7 +205,15 @@ class _Builder:
 
     def conv(self, layer: Layer) -> None:
         at = packing.window(layer, self.seen(layer), self.shapes[layer.place + 1])
-        choice = self.choices[layer.place] = cost.conv(layer, at)
+        rows = packing.by_rows(at) if self.lanes == 16 else None
+        choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
+        self.choices[layer.place] = choice
+        if choice.kernel == "columns":
+            self.conv_columns(layer)
+            return
+        if rows is not None and choice.kernel == "rows":
+            self.conv_rows(layer, rows)
+            return
         packed = self.pack(layer, at)
         data = packing.conv_sparse(layer, at) if choice.sparse else packing.conv_dense(layer, at)
         height, width = at.out
@@ -217,9 +231,69 @@ class _Builder:
         relu = "relu" if layer.relu else "none"
         self.add(operation, layer, packed, self.out(layer), sizes=sizes, data=data, activation=relu)
 
+    def turned(self, layer: Layer) -> int | None:
+        """Numbers to turn into columns and back for a convolution on them; None if it cannot."""
+        if (
+            not self.many
+            or layer.node.pair("padding") != (0, 0)
+            or layer.node.pair("stride")[1] > 2
+        ):
+            return None
+        there = 0 if layer.inputs[0] in self.columns else self.size(layer.inputs[0])
+        readers = self.readers.get(layer.out, [])
+        stays = readers and all(reader.node.op in ("linear", "conv") for reader in readers)
+        return there + (0 if stays else self.size(layer.out))
+
+    def conv_columns(self, layer: Layer) -> None:
+        channels, *size = image(self.seen(layer))
+        live = packing.features(layer, size[0] * size[1])
+        source, slots = self.as_columns(layer.inputs[0], layer, live)
+        data = packing.conv_columns(layer, slots.reshape(channels, *size))
+        _, *conv = image(self.shapes[layer.place + 1])
+        _, *out = image(self.shapes[layer.out])
+        if layer.pool:
+            conv = [conv[0] // 2 * 2, conv[1] // 2 * 2]
+        down, along = layer.node.pair("stride")
+        sizes = [len(data[2]), *conv, along * BLOCK, down * size[1] * BLOCK]
+        sizes += [out[1], out[0] * out[1], layer.pool]
+        buffer = Buffer(self.size(layer.out) * BLOCK, columns=True)
+        self.columns[layer.out] = buffer, np.arange(self.size(layer.out), dtype=np.int32)
+        self.add(
+            "CONV_COLUMNS",
+            layer,
+            source,
+            buffer,
+            sizes=sizes,
+            data=data,
+            whole=True,
+            activation="relu" if layer.relu else "none",
+        )
+
+    def conv_rows(self, layer: Layer, at: Window) -> None:
+        parts = packing.parts(layer, at)
+        packed, data = self.pack(layer, at), packing.conv_rows(layer, at, parts)
+        height, width = at.out
+        _, *out = image(self.shapes[layer.out])
+        if layer.pool:
+            height = height // 2 * 2
+        sizes = [len(data[2]), height, at.strips, at.line, at.strip_pitch, width, out[1]]
+        sizes += [out[0] * out[1], at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
+        relu = "relu" if layer.relu else "none"
+        sums = Buffer(len(data[2]) * packing.SUMS if parts > 1 else 1)
+        self.add(
+            "CONV_ROWS",
+            layer,
+            packed,
+            self.out(layer),
+            other=sums,
+            sizes=[*sizes, parts],
+            data=data,
+            activation=relu,
+        )
+
     def pack(self, layer: Layer, at: Window) -> Buffer:
         sizes = [len(at.channels), *at.size, *at.padding, *at.stride, at.rows, at.strips, at.line]
-        sizes += [*at.phases, self.size(layer.inputs[0])]
+        sizes += [*at.phases, at.step, self.size(layer.inputs[0])]
         packed = Buffer(max(at.packed, 1))
         source = self.rows(layer.inputs[0], layer)
         self.add("PACK", layer, source, packed, sizes=sizes, data=(at.channels,))

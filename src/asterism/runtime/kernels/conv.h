@@ -10,7 +10,7 @@ typedef float Vec8 __attribute__((vector_size(32), aligned(4), may_alias));
 enum {
     /* size[] of PACK */
     P_CHANNELS, P_HEIGHT, P_WIDTH, P_PAD_H, P_PAD_W, P_STRIDE_H, P_STRIDE_W, P_ROWS, P_STRIPS,
-    P_LINE, P_PHASES_H, P_PHASES_W, P_TOTAL,
+    P_LINE, P_PHASES_H, P_PHASES_W, P_STEP, P_TOTAL,
     /* size[] of CONV_* */
     C_CHANNELS = 0, C_UNITS, C_STRIPS, C_LINE, C_STRIP_PITCH, C_WIDTH, C_PLANE, C_STRIP_STEP,
     C_UNIT_STEP, C_POOL, C_FLAT, C_TILE,
@@ -29,6 +29,10 @@ INLINE Vec8 keep(Vec8 v, int64_t first, int64_t last)
 INLINE void pack_line(float *out, const float *from, int64_t line, int64_t stride, int64_t first,
                       int64_t last, const float *begin, const float *end)
 {
+    if (stride == 1 && first <= 0 && last >= line) {
+        for (int64_t i = 0; i < line; i += 8) *(Vec8 *)(out + i) = *(const Vec8 *)(from + i);
+        return;
+    }
     for (int64_t i = 0; i < line; i += 8)
         if (stride == 1 && from + i >= begin && from + i + 8 <= end)
             *(Vec8 *)(out + i) = keep(*(const Vec8 *)(from + i), first - i, last - i);
@@ -48,7 +52,7 @@ static void pack(const Step *s, const float *in, const float *other, float *out,
         for (int64_t py = 0; py < n[P_PHASES_H]; py++)
             for (int64_t px = 0; px < n[P_PHASES_W]; px++)
                 for (int64_t strip = 0; strip < n[P_STRIPS]; strip++) {
-                    int64_t x = strip * COLUMNS * sw + px - n[P_PAD_W];
+                    int64_t x = strip * n[P_STEP] * sw + px - n[P_PAD_W];
                     int64_t first = x < 0 ? (-x + sw - 1) / sw : 0;
                     int64_t last = x < width ? (width - x + sw - 1) / sw : 0;
                     int64_t y = py - n[P_PAD_H];

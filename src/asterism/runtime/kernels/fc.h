@@ -37,15 +37,50 @@ static void fc_sparse_one(const Step *s, const float *in, const float *other, fl
     }
 }
 
+/* Eight by eight: rows become columns. */
+INLINE void turn8(float *out, const float *in, int64_t stride)
+{
+#define ROW(I) (*(const Vec8 *)(in + (I) * stride))
+#define PAIRS(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+    Vec8 a[8], b[8];
+    UNROLL for (int i = 0; i < 8; i += 2) {
+        a[i] = PAIRS(ROW(i), ROW(i + 1), 0, 8, 1, 9, 4, 12, 5, 13);
+        a[i + 1] = PAIRS(ROW(i), ROW(i + 1), 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    UNROLL for (int i = 0; i < 8; i += 4)
+        UNROLL for (int j = 0; j < 2; j++) {
+            b[i + 2 * j] = PAIRS(a[i + j], a[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            b[i + 2 * j + 1] = PAIRS(a[i + j], a[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    UNROLL for (int i = 0; i < 4; i++) {
+        *(Vec8 *)(out + i * BLOCK) = PAIRS(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(Vec8 *)(out + (i + 4) * BLOCK) = PAIRS(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+#undef ROW
+#undef PAIRS
+}
+
 /* The live features of a block of images, each as 32 numbers side by side. */
 static void to_columns(const Step *s, const float *in, const float *other, float *out,
                        int64_t images)
 {
     const int32_t *live = s->data[0];
+    int64_t count = s->size[0], stride = s->in.stride;
     (void)other;
-    for (int64_t k = 0; k < s->size[0]; k++)
-        for (int64_t i = 0; i < BLOCK; i++)
-            out[k * BLOCK + i] = i < images ? in[i * s->in.stride + live[k]] : 0;
+    for (int64_t k = 0; k < count;) {
+        /* Eight features side by side, and all of them live, are turned in registers. */
+        int64_t together = k + 8 <= count && live[k + 7] == live[k] + 7 ? 8 : 1;
+        for (int64_t i = 0; i < BLOCK; i += 8) {
+            const float *from = in + i * stride + live[k];
+            if (together == 8 && i + 8 <= images)
+                turn8(out + k * BLOCK + i, from, stride);
+            else
+                for (int64_t j = 0; j < 8 * together; j++)
+                    out[(k + j / 8) * BLOCK + i + j % 8] =
+                        i + j % 8 < images ? from[j % 8 * stride + j / 8] : 0;
+        }
+        k += together;
+    }
 }
 
 static void from_columns(const Step *s, const float *in, const float *other, float *out,

@@ -14,14 +14,22 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 #include "conv.h"
 #include "fc.h"
+#include "columns.h"
 #include "other.h"
 #include "train.h"
+#if WIDTH == 16 /* shorter vectors seldom cross a cache line: nothing plans it for them */
+#include "rows.h"
+#endif
 
 const Kernels KERNELS = {
     .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
+    .conv_columns = conv_columns,
     .fc_sparse_one = fc_sparse_one, .fc_dense = fc_dense, .fc_sparse = fc_sparse,
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
     .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
+#if WIDTH == 16
+    .conv_rows = conv_rows,
+#endif
 };

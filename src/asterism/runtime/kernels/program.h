@@ -17,6 +17,8 @@ enum Operation {
     PACK,
     CONV_SPARSE,
     CONV_DENSE,
+    CONV_ROWS,
+    CONV_COLUMNS,
     POOL_MAX,
     POOL_AVERAGE,
     FC_SPARSE_ONE,
@@ -78,8 +80,9 @@ typedef struct {
 typedef void Kernel(const Step *step, const float *in, const float *other, float *out, int64_t images);
 
 typedef struct {
-    Kernel *pack, *conv_sparse, *conv_dense, *fc_sparse_one, *fc_dense, *fc_sparse, *to_columns,
-        *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
+    Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
+        *fc_sparse_one, *fc_dense, *fc_sparse,
+        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

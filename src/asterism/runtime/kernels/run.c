@@ -62,6 +62,7 @@ static void run_step(const Place *place, const Step *s, int64_t image, int64_t i
     const Kernels *k = place->program->kernels;
     Kernel *const kernels[] = {
         [PACK] = k->pack, [CONV_SPARSE] = k->conv_sparse, [CONV_DENSE] = k->conv_dense,
+        [CONV_ROWS] = k->conv_rows, [CONV_COLUMNS] = k->conv_columns,
         [POOL_MAX] = k->pool_max, [POOL_AVERAGE] = k->pool_average,
         [FC_SPARSE_ONE] = k->fc_sparse_one, [FC_DENSE] = k->fc_dense,
         [TO_COLUMNS] = k->to_columns, [FC_SPARSE] = k->fc_sparse, [FROM_COLUMNS] = k->from_columns,

@@ -1,0 +1,161 @@
+/* Sparse convolutions by whole rows, for vectors of sixteen floats.
+
+   Such a vector is a cache line: loaded from anywhere but a line's beginning it costs two loads. So
+   every load here is of whole lines, and the sums move instead. Those of the kernel's rightmost column
+   are made first and shifted left by one place, the next column's are added to them, and so on up to
+   the column that needs no shift; the same from the left. What a shift lets in are zeros, which is what
+   padding consists of: an image as wide as its line needs no halo.
+
+   Packed as for conv.h, but in strips of 16, 32 or 64 columns, `step` of which are new. The input
+   channels come in parts whose lines stay in the first-level cache; the sums of the parts so far
+   are in `other`. */
+
+enum {
+    R_CHANNELS, R_HEIGHT, R_STRIPS, R_LINE, R_STRIP_PITCH, R_OUT_W, R_WIDTH, R_PLANE, R_STEP,
+    R_LEFT, R_RIGHT, /* shifts to the right and to the left */
+    R_FIRST,         /* the first valid output of a strip that has one before it */
+    R_POOL, R_PARTS,
+};
+enum { SUMS = 16 };
+
+INLINE __mmask16 lanes(int64_t first, int64_t last)
+{
+    uint32_t low = first < 0 ? 0 : first > 16 ? 16 : first, high = last < 0 ? 0 : last > 16 ? 16 : last;
+    return ((1u << high) - 1) & ~((1u << low) - 1);
+}
+
+/* Every lane takes the value of the one after it, or before it, in its row. */
+INLINE void shift_left(Vec *acc, const int rows, const int wide)
+{
+    UNROLL for (int i = 0; i < rows * wide; i++) {
+        Vec next = i % wide + 1 < wide ? acc[i + 1] : splat(0);
+        acc[i] = (Vec)_mm512_alignr_epi32((__m512i)next, (__m512i)acc[i], 1);
+    }
+}
+
+INLINE void shift_right(Vec *acc, const int rows, const int wide)
+{
+    UNROLL for (int i = rows * wide - 1; i >= 0; i--) {
+        Vec before = i % wide ? acc[i - 1] : splat(0);
+        acc[i] = (Vec)_mm512_alignr_epi32((__m512i)acc[i], (__m512i)before, 15);
+    }
+}
+
+/* The entries of one column of the kernel. A tile's rows lie one after the other. */
+INLINE void add_column(Vec *acc, const float *in, const Entry *e, const Entry *end, const int sums)
+{
+    for (; e < end; e++) {
+        const float *p = in + e->offset;
+        OPAQUE(p);
+        Vec w = splat(e->weight);
+        UNROLL for (int i = 0; i < sums; i++) acc[i] += w * *(const Vec *)(p + i * WIDTH);
+    }
+}
+
+INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t u, const int rows,
+                     const int wide)
+{
+    const int64_t *n = s->size;
+    int64_t column = strip * n[R_STEP], first = strip ? n[R_FIRST] : 0;
+    int64_t last = n[R_OUT_W] - column, most = n[R_LINE] - n[R_RIGHT];
+    if (strip + 1 < n[R_STRIPS] && last > most) last = most;
+    UNROLL for (int v = 0; v < wide; v++) {
+        int64_t low = first - v * WIDTH, high = last - v * WIDTH;
+        if (!n[R_POOL]) {
+            float *to = out + u * n[R_WIDTH] + column + v * WIDTH;
+            UNROLL for (int r = 0; r < rows; r++)
+                _mm512_mask_storeu_ps(to + r * n[R_WIDTH], lanes(low, high), acc[r * wide + v]);
+            continue;
+        }
+        const __m512i even = {0x200000000, 0x600000004, 0xa00000008, 0xe0000000c};
+        float *to = out + u / 2 * n[R_WIDTH] + (column + v * WIDTH) / 2;
+        UNROLL for (int r = 0; r + 1 < rows; r += 2) {
+            __m512 m = _mm512_max_ps(acc[r * wide + v], acc[(r + 1) * wide + v]);
+            m = _mm512_max_ps(m, (__m512)_mm512_alignr_epi32((__m512i)m, (__m512i)m, 1));
+            m = _mm512_permutexvar_ps(even, m);
+            _mm512_mask_storeu_ps(to + r / 2 * n[R_WIDTH], lanes(low / 2, high < 0 ? 0 : high / 2), m);
+        }
+    }
+}
+
+INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t *starts, float bias,
+                      float *so_far, int64_t part, int64_t strip, int64_t u, const int rows,
+                      const int wide)
+{
+    const Entry *e = s->data[0];
+    const int sums = rows * wide;
+    int64_t left = s->size[R_LEFT], right = s->size[R_RIGHT];
+    Vec acc[SUMS], parked[SUMS];
+    UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
+    for (; right > 0; right--, starts++) {
+        add_column(acc, in, e + starts[0], e + starts[1], sums);
+        shift_left(acc, rows, wide);
+    }
+    UNROLL for (int i = 0; i < sums; i++)
+        parked[i] = acc[i] + (part ? ((const Vec *)so_far)[i] : splat(bias));
+    if (left) {
+        UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
+        for (; left > 0; left--, starts++) {
+            add_column(acc, in, e + starts[0], e + starts[1], sums);
+            shift_right(acc, rows, wide);
+        }
+        UNROLL for (int i = 0; i < sums; i++) acc[i] += parked[i];
+    } else
+        UNROLL for (int i = 0; i < sums; i++) acc[i] = parked[i];
+    add_column(acc, in, e + starts[0], e + starts[1], sums);
+    if (part + 1 < s->size[R_PARTS]) {
+        UNROLL for (int i = 0; i < sums; i++) ((Vec *)so_far)[i] = acc[i];
+        return;
+    }
+    if (s->activation == RELU)
+        UNROLL for (int i = 0; i < sums; i++) acc[i] = _mm512_max_ps(splat(0), acc[i]);
+    put_rows(s, out, acc, strip, u, rows, wide);
+}
+
+/* The height of tiles that leaves the fewest rows to compute twice, each with its entries to load. */
+static int64_t tile_height(int64_t height, int64_t wide, int64_t even)
+{
+    static const int64_t heights[] = {16, 14, 12, 8, 6, 4, 2, 1};
+    int64_t best = 0, least = INT64_MAX;
+    for (int i = 0; i < 8; i++) {
+        int64_t h = heights[i], cost = (height + h - 1) / h * (h * wide + 2);
+        if (h * wide <= SUMS && h <= height && !(even && h % 2) && cost < least)
+            best = h, least = cost;
+    }
+    return best;
+}
+
+/* One part of the input channels, for all output channels of a tile. */
+static void rows_part(const Step *s, const float *in, float *so_far, float *out, int64_t part,
+                      int64_t strip, int64_t u, int64_t height)
+{
+    const int64_t *n = s->size;
+    const int32_t *channels = s->data[2];
+    int64_t wide = n[R_LINE] / WIDTH, columns = n[R_LEFT] + 1 + n[R_RIGHT];
+    const int32_t *starts = (const int32_t *)s->data[1] + part * n[R_CHANNELS] * columns;
+    const float *bias = s->data[3];
+    for (int64_t c = 0; c < n[R_CHANNELS]; c++, starts += columns, so_far += SUMS * WIDTH) {
+        float *to = out + channels[c] * n[R_PLANE];
+#define TILE(R, V) \
+    case 8 * R + V: rows_tile(s, in, to, starts, bias[c], so_far, part, strip, u, R, V); break;
+        switch (8 * height + wide) {
+            TILE(16, 1) TILE(14, 1) TILE(12, 1) TILE(8, 1) TILE(6, 1) TILE(4, 1)
+            TILE(2, 1) TILE(1, 1) TILE(8, 2) TILE(6, 2) TILE(4, 2) TILE(2, 2)
+            TILE(1, 2) TILE(4, 4) TILE(2, 4) TILE(1, 4)
+        }
+    }
+}
+
+static void conv_rows(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    const int64_t *n = s->size;
+    int64_t height = tile_height(n[R_HEIGHT], n[R_LINE] / WIDTH, n[R_POOL]);
+    (void)images;
+    for (int64_t strip = 0; strip < n[R_STRIPS]; strip++)
+        for (int64_t top = 0; top < n[R_HEIGHT]; top += height) {
+            int64_t u = top + height > n[R_HEIGHT] ? n[R_HEIGHT] - height : top;
+            const float *at = in + strip * n[R_STRIP_PITCH] + u * n[R_LINE];
+            for (int64_t part = 0; part < n[R_PARTS]; part++)
+                rows_part(s, at, (float *)other, out, part, strip, u, height);
+        }
+}
