@@ -16,7 +16,7 @@ from asterism.runtime.shapes import kernel
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE = 0.60, 0.53  # cycles for eight products
-PACK, ROWS_PACK, TURN = 1.0, 0.5, 0.4  # cycles for a number
+PACK, ROWS_PACK, TURN = 0.5, 0.3, 0.4  # cycles for a number
 COLUMNS_SPARSE, COLUMNS_FAR = 0.75, 1.2  # cycles for a vector of products; from a farther cache
 ROWS_SPARSE, ROWS_SHIFT = 0.75, 0.75  # cycles for sixteen products, and to shift as many sums
 ONE_SPARSE, ONE_DENSE = 0.75, 0.15  # cycles for one product, one image

@@ -24,6 +24,7 @@ from asterism.runtime.shapes import Array, infer
 
 FEW = 4  # images that run one by one, as in kernels/run.c
 _F32 = np.dtype(np.float32)
+_address_of, _first_byte = ctypes.addressof, ctypes.c_char.from_buffer
 
 
 class Net:
@@ -85,8 +86,8 @@ class Net:
         out = np.empty((n, *self.output_shape), _F32)
         status = self._run(
             self._program,
-            x.__array_interface__["data"][0],
-            out.__array_interface__["data"][0],
+            _address(x),
+            _address(out),
             n,
             self.threads,
         )
@@ -169,6 +170,14 @@ def _widened(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     if dtype.startswith("float8"):
         raise InputError(f"the runtime has no {dtype}: save the network in another precision")
     return array
+
+
+def _address(x: Array) -> int:
+    """Where an array begins; by its buffer, which is the faster way, but has to be writable."""
+    try:
+        return _address_of(_first_byte(x))
+    except (TypeError, ValueError):
+        return int(x.__array_interface__["data"][0])
 
 
 def _float32(array: npt.NDArray[Any]) -> Array:

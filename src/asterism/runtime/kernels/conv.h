@@ -25,6 +25,30 @@ INLINE Vec8 keep(Vec8 v, int64_t first, int64_t last)
     return (Vec8)((Vec8i)v & (lane >= (int32_t)first) & (lane < (int32_t)last));
 }
 
+#if WIDTH == 16
+/* As a mask, which is also of what is read: nothing outside is touched. */
+INLINE __mmask16 lanes(int64_t first, int64_t last)
+{
+    uint32_t low = first < 0 ? 0 : first > 16 ? 16 : first, high = last < 0 ? 0 : last > 16 ? 16 : last;
+    return ((1u << high) - 1) & ~((1u << low) - 1);
+}
+
+/* The rows of a strip, the first of which is row y of the image. */
+INLINE void pack_strip(float *out, const float *from, int64_t line, int64_t width, int64_t rows,
+                       int64_t y, int64_t stride, int64_t height, int64_t first, int64_t last)
+{
+    for (int64_t i = 0; i < line; i += 16) {
+        __mmask16 mask = lanes(first - i, last - i);
+        for (int64_t row = 0; row < rows; row++) {
+            int64_t at = y + row * stride;
+            __mmask16 inside = at >= 0 && at < height ? mask : 0;
+            __m512 v = _mm512_maskz_loadu_ps(inside, from + at * width + i);
+            _mm512_storeu_ps(out + row * line + i, v);
+        }
+    }
+}
+#endif
+
 /* One line from its place in the image, which may begin before its row and end after it. */
 INLINE void pack_line(float *out, const float *from, int64_t line, int64_t stride, int64_t first,
                       int64_t last, const float *begin, const float *end)
@@ -56,6 +80,13 @@ static void pack(const Step *s, const float *in, const float *other, float *out,
                     int64_t first = x < 0 ? (-x + sw - 1) / sw : 0;
                     int64_t last = x < width ? (width - x + sw - 1) / sw : 0;
                     int64_t y = py - n[P_PAD_H];
+#if WIDTH == 16
+                    if (sw == 1 && line % 16 == 0) {
+                        pack_strip(out, plane + x, line, width, n[P_ROWS], y, sh, n[P_HEIGHT], first, last);
+                        out += n[P_ROWS] * line;
+                        continue;
+                    }
+#endif
                     for (int64_t row = 0; row < n[P_ROWS]; row++, y += sh, out += line) {
                         int64_t inside = y >= 0 && y < n[P_HEIGHT];
                         const float *from = plane + (inside ? y : 0) * width + x;

@@ -18,12 +18,6 @@ enum {
 };
 enum { SUMS = 16 };
 
-INLINE __mmask16 lanes(int64_t first, int64_t last)
-{
-    uint32_t low = first < 0 ? 0 : first > 16 ? 16 : first, high = last < 0 ? 0 : last > 16 ? 16 : last;
-    return ((1u << high) - 1) & ~((1u << low) - 1);
-}
-
 /* Every lane takes the value of the one after it, or before it, in its row. */
 INLINE void shift_left(Vec *acc, const int rows, const int wide)
 {
@@ -45,9 +39,11 @@ INLINE void shift_right(Vec *acc, const int rows, const int wide)
 INLINE void add_column(Vec *acc, const float *in, const Entry *e, const Entry *end, const int sums)
 {
     for (; e < end; e++) {
-        const float *p = in + e->offset;
+        uint64_t both; /* in one load, as loads are what there are too many of */
+        __builtin_memcpy(&both, e, sizeof both);
+        const float *p = in + (int32_t)both;
         OPAQUE(p);
-        Vec w = splat(e->weight);
+        Vec w = (Vec)_mm512_set1_epi32((int32_t)(both >> 32));
         UNROLL for (int i = 0; i < sums; i++) acc[i] += w * *(const Vec *)(p + i * WIDTH);
     }
 }
