@@ -175,7 +175,7 @@ def _widened(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 def _address(x: Array) -> int:
     """Where an array begins; by its buffer, which is the faster way, but has to be writable."""
     try:
-        return _address_of(_first_byte(x))
+        return _address_of(_first_byte(x.data))
     except (TypeError, ValueError):
         return int(x.__array_interface__["data"][0])
 

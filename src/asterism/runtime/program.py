@@ -104,6 +104,7 @@ class _Builder:
         self.steps: list[Planned] = []
         self.values = {0: Buffer(math.prod(shapes[0]), INPUT)}
         self.columns: dict[int, tuple[Buffer, Indices]] = {}
+        self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
         self.choices: dict[int, cost.Choice] = {}
 
     def add(
@@ -203,16 +204,21 @@ class _Builder:
                 activation=relu,
             )
 
-    def conv(self, layer: Layer) -> None:
+    def choose(self, layer: Layer) -> tuple[cost.Choice, Window]:
+        """A convolution's kernel, and how it reads its input."""
         at = packing.window(layer, self.seen(layer), self.shapes[layer.place + 1])
         rows = packing.by_rows(at) if self.lanes == 16 else None
         choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
+        return choice, rows if rows is not None and choice.kernel == "rows" else at
+
+    def conv(self, layer: Layer) -> None:
+        choice, at = self.choose(layer)
         self.choices[layer.place] = choice
         if choice.kernel == "columns":
             self.conv_columns(layer)
             return
-        if rows is not None and choice.kernel == "rows":
-            self.conv_rows(layer, rows)
+        if choice.kernel == "rows":
+            self.conv_rows(layer, at)
             return
         packed = self.pack(layer, at)
         data = packing.conv_sparse(layer, at) if choice.sparse else packing.conv_dense(layer, at)
@@ -276,22 +282,44 @@ class _Builder:
         _, *out = image(self.shapes[layer.out])
         if layer.pool:
             height = height // 2 * 2
-        sizes = [len(data[2]), height, at.strips, at.line, at.strip_pitch, width, out[1]]
-        sizes += [out[0] * out[1], at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
+        sizes = [len(data[2]), height, at.strips, at.line, at.strip_pitch, width]
+        after = self.packed_after(layer, at)
+        if after is None:
+            result, pitches, around = self.out(layer), [out[1], out[0] * out[1]], [0, 0]
+        else:
+            result = self.packed[layer.out] = Buffer(after.packed)
+            pitches = [after.line, after.plane]
+            around = [after.padding[0], after.rows - after.padding[0] - height]
+            data = (*data[:2], np.searchsorted(after.channels, data[2]).astype(np.int32), data[3])
+        sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
         relu = "relu" if layer.relu else "none"
         sums = Buffer(len(data[2]) * packing.SUMS if parts > 1 else 1)
         self.add(
             "CONV_ROWS",
             layer,
             packed,
-            self.out(layer),
+            result,
             other=sums,
-            sizes=[*sizes, parts],
+            sizes=[*sizes, parts, *around],
             data=data,
             activation=relu,
         )
 
+    def packed_after(self, layer: Layer, at: Window) -> Window | None:
+        """The window of the layer that reads this one's result, if the result may lie as packed."""
+        readers = self.readers.get(layer.out, [])
+        if layer.pool or at.strips > 1 or layer.out == self.result or len(readers) != 1:
+            return None
+        reader = readers[0]
+        if reader.node.op != "conv" or self.seen(reader) != self.shapes[layer.out]:
+            return None
+        choice, after = self.choose(reader)
+        same = choice.kernel == "rows" and after.strips == 1 and after.line == at.line
+        return after if same and after.stride == (1, 1) else None
+
     def pack(self, layer: Layer, at: Window) -> Buffer:
+        if layer.inputs[0] in self.packed:
+            return self.packed[layer.inputs[0]]
         sizes = [len(at.channels), *at.size, *at.padding, *at.stride, at.rows, at.strips, at.line]
         sizes += [*at.phases, at.step, self.size(layer.inputs[0])]
         packed = Buffer(max(at.packed, 1))

@@ -15,6 +15,7 @@ enum {
     R_LEFT, R_RIGHT, /* shifts to the right and to the left */
     R_FIRST,         /* the first valid output of a strip that has one before it */
     R_POOL, R_PARTS,
+    R_ABOVE, R_BELOW, /* rows of zeros that the next layer reads around the result: its padding */
 };
 enum { SUMS = 16 };
 
@@ -55,12 +56,17 @@ INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t
     int64_t column = strip * n[R_STEP], first = strip ? n[R_FIRST] : 0;
     int64_t last = n[R_OUT_W] - column, most = n[R_LINE] - n[R_RIGHT];
     if (strip + 1 < n[R_STRIPS] && last > most) last = most;
+    int whole = n[R_WIDTH] == n[R_LINE] && n[R_STRIPS] == 1;
     UNROLL for (int v = 0; v < wide; v++) {
         int64_t low = first - v * WIDTH, high = last - v * WIDTH;
         if (!n[R_POOL]) {
             float *to = out + u * n[R_WIDTH] + column + v * WIDTH;
+            __mmask16 valid = lanes(low, high);
             UNROLL for (int r = 0; r < rows; r++)
-                _mm512_mask_storeu_ps(to + r * n[R_WIDTH], lanes(low, high), acc[r * wide + v]);
+                if (whole) /* and zeros to the line's end */
+                    _mm512_storeu_ps(to + r * n[R_WIDTH], _mm512_maskz_mov_ps(valid, acc[r * wide + v]));
+                else
+                    _mm512_mask_storeu_ps(to + r * n[R_WIDTH], valid, acc[r * wide + v]);
             continue;
         }
         const __m512i even = {0x200000000, 0x600000004, 0xa00000008, 0xe0000000c};
@@ -142,11 +148,24 @@ static void rows_part(const Step *s, const float *in, float *so_far, float *out,
     }
 }
 
+static void clear_around(const Step *s, float *out)
+{
+    const int64_t *n = s->size;
+    const int32_t *channels = s->data[2];
+    size_t row = n[R_LINE] * sizeof(float);
+    for (int64_t c = 0; c < n[R_CHANNELS]; c++) {
+        float *plane = out + channels[c] * n[R_PLANE];
+        __builtin_memset(plane - n[R_ABOVE] * n[R_LINE], 0, n[R_ABOVE] * row);
+        __builtin_memset(plane + n[R_HEIGHT] * n[R_LINE], 0, n[R_BELOW] * row);
+    }
+}
+
 static void conv_rows(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int64_t *n = s->size;
     int64_t height = tile_height(n[R_HEIGHT], n[R_LINE] / WIDTH, n[R_POOL]);
     (void)images;
+    out += n[R_ABOVE] * n[R_LINE];
     for (int64_t strip = 0; strip < n[R_STRIPS]; strip++)
         for (int64_t top = 0; top < n[R_HEIGHT]; top += height) {
             int64_t u = top + height > n[R_HEIGHT] ? n[R_HEIGHT] - height : top;
@@ -154,4 +173,5 @@ static void conv_rows(const Step *s, const float *in, const float *other, float 
             for (int64_t part = 0; part < n[R_PARTS]; part++)
                 rows_part(s, at, (float *)other, out, part, strip, u, height);
         }
+    if (n[R_ABOVE] || n[R_BELOW]) clear_around(s, out);
 }
