@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: reproduce test lint types bench docs nightly sanitize clean
+.PHONY: reproduce test lint types bench docs nightly sanitize neon clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
@@ -25,7 +25,7 @@ bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 docs: $(STAMP)  ## the site, into build/site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
-nightly: $(STAMP) sanitize  ## everything, the slow tests too
+nightly: $(STAMP) sanitize neon  ## everything, the slow tests too
 	$(BIN)/pytest
 
 sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
@@ -36,6 +36,9 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/test_live.py \
 	  tests/test_runtime_layers.py tests/test_runtime.py tests/test_file_compiled.py \
 	  tests/test_file_damage.py tests/test_file_roundtrip.py
+
+neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
+	$(BIN)/python tests/neon/check.py
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
 	$(PYTHON) -m venv --clear $(VENV)
