@@ -162,4 +162,6 @@ def live_inputs(layer: Layer) -> npt.NDArray[np.intp]:
     group = outputs // max(1, len(weight) // layer.node["groups"])
     used = (weight[outputs] != 0).any(tuple(range(2, weight.ndim)))
     output, channel = np.nonzero(used)
-    return np.unique(channel + group[output] * weight.shape[1])
+    live = np.zeros(weight.shape[1] * layer.node["groups"], bool)
+    live[channel + group[output] * weight.shape[1]] = True
+    return np.flatnonzero(live)  # np.unique would import numpy.ma
