@@ -38,7 +38,7 @@ static void fc_sparse_one(const Step *s, const float *in, const float *other, fl
 }
 
 /* Eight by eight: rows become columns. */
-INLINE void turn8(float *out, const float *in, int64_t stride)
+INLINE void turn8(float *out, int64_t out_stride, const float *in, int64_t stride)
 {
 #define ROW(I) (*(const Vec8 *)(in + (I) * stride))
 #define PAIRS(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
@@ -53,8 +53,8 @@ INLINE void turn8(float *out, const float *in, int64_t stride)
             b[i + 2 * j + 1] = PAIRS(a[i + j], a[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
         }
     UNROLL for (int i = 0; i < 4; i++) {
-        *(Vec8 *)(out + i * BLOCK) = PAIRS(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        *(Vec8 *)(out + (i + 4) * BLOCK) = PAIRS(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        *(Vec8 *)(out + i * out_stride) = PAIRS(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(Vec8 *)(out + (i + 4) * out_stride) = PAIRS(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 #undef ROW
 #undef PAIRS
@@ -73,7 +73,7 @@ static void to_columns(const Step *s, const float *in, const float *other, float
         for (int64_t i = 0; i < BLOCK; i += 8) {
             const float *from = in + i * stride + live[k];
             if (together == 8 && i + 8 <= images)
-                turn8(out + k * BLOCK + i, from, stride);
+                turn8(out + k * BLOCK + i, BLOCK, from, stride);
             else
                 for (int64_t j = 0; j < 8 * together; j++)
                     out[(k + j / 8) * BLOCK + i + j % 8] =
@@ -86,9 +86,16 @@ static void to_columns(const Step *s, const float *in, const float *other, float
 static void from_columns(const Step *s, const float *in, const float *other, float *out,
                          int64_t images)
 {
+    int64_t count = s->size[0], stride = s->out.stride;
     (void)other;
-    for (int64_t k = 0; k < s->size[0]; k++)
-        for (int64_t i = 0; i < images; i++) out[i * s->out.stride + k] = in[k * BLOCK + i];
+    for (int64_t i = 0; i < images; i += 8)
+        for (int64_t k = 0; k < count; k += 8)
+            if (i + 8 <= images && k + 8 <= count)
+                turn8(out + i * stride + k, stride, in + k * BLOCK + i, BLOCK);
+            else
+                for (int64_t j = i; j < i + 8 && j < images; j++)
+                    for (int64_t l = k; l < k + 8 && l < count; l++)
+                        out[j * stride + l] = in[l * BLOCK + j];
 }
 
 static void fc_sparse(const Step *s, const float *in, const float *other, float *out,
