@@ -95,7 +95,7 @@ def paper_run(key: str, penalty: Penalty, anneal: Anneal) -> AST:
 BASELINES: dict[str, Method] = {
     "dns": Then(
         DynamicNetworkSurgery(
-            {"conv1": 2.0, "conv2": 3.5, "fc1": 8.0, "fc2": 3.2},
+            {"conv1": 2.0, "conv2": 3.4, "fc1": 7.5, "fc2": 3.1},
             surgery_epochs=20,
             retrain_epochs=0,
         ),
