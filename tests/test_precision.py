@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,9 +107,23 @@ def test_the_command_says_the_metric_before_and_after(
     assert f"metric: {before:.6g} before, {after:.6g} after" in said
     assert after >= before - 1
     assert "1.num_batches_tracked: as it is" in said
-    for wrong in ({"max_drop": 1.0}, {"model": "a:b", "data": "a:b"}):
-        with pytest.raises(InputError, match="go together"):
+    for wrong, message in (({"max_drop": 1.0}, "needs --model"), ({"model": "a:b"}, "go together")):
+        with pytest.raises(InputError, match=message):
             compress(tmp_path / "net.safetensors", **wrong)
+
+
+@pytest.mark.parametrize("options", [{}, {"bits": 8}, {"max_drop": 50.0}], ids=str)
+def test_with_the_model_the_file_can_be_run(
+    model: nn.Sequential, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    write_checkpoint(tmp_path / "net.safetensors", model.state_dict())
+    factories = {"model": f"{SMALL}:untrained", "data": f"{SMALL}:loaders"}
+    compress(tmp_path / "net.safetensors", **factories, **options)
+    twin = untrained().eval()
+    twin.load_state_dict(load_state_dict(tmp_path / "net.asterism"))
+    inputs = torch.randn(5, 20)
+    found = asterism.runtime.load(tmp_path / "net.asterism")(inputs.numpy())
+    np.testing.assert_allclose(found, twin(inputs).detach().numpy(), atol=1e-5)
 
 
 def test_compressing_a_network_again_keeps_its_graph(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from asterism.checkpoints import SaveMode
-    from asterism.goal import Goal
+    from asterism.precision import Choice
     from asterism.supervision import Supervised
 
 
@@ -37,10 +36,11 @@ def compress(
         typer.Option(help="The fewest bits with which the metric gets no worse than by this."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="With --max-drop: makes the model, as for sparsify.")
+        str | None,
+        typer.Option(help="Makes the model, as for sparsify: its graph goes into the file."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="With --max-drop: makes the loaders, as for sparsify.")
+        str | None, typer.Option(help="Makes the loaders, as for sparsify; goes with --model.")
     ] = None,
     epochs: Annotated[
         int, typer.Option(min=0, help="With --max-drop: retrain the codebooks for so many.")
@@ -54,21 +54,26 @@ def compress(
 ) -> None:
     """A checkpoint as a file that is really small.
 
-    Example:  asterism compress model.safetensors --bits 5 --out net.asterism
+    Example:  asterism compress model.safetensors --bits 5 --model net.py:model --data
+    net.py:loaders
 
-    Bits per tensor, chosen on validation data:  asterism compress model.safetensors --max-drop 0.1
-    --model net.py:model --data net.py:loaders
+    Bits per tensor, chosen on validation data: the same with --max-drop 0.1 in the place of --bits.
+    Without --model the file holds the weights alone, which the runtime cannot execute.
 
     An --out that ends in .safetensors writes a plain checkpoint back.
     """
     from asterism.checkpoints import read_with_graph, save, write_checkpoint
     from asterism.errors import InputError
     from asterism.files import check_writable
+    from asterism.goal import Goal
+    from asterism.precision import choose_bits
 
     if lossless + (bits is not None) + (max_drop is not None) > 1:
         raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
-    if len({max_drop is None, model is None, data is None}) > 1:
-        raise InputError("--max-drop, --model and --data go together: give all three")
+    if (model is None) != (data is None):
+        raise InputError("--model and --data go together: give both")
+    if max_drop is not None and model is None:
+        raise InputError("--max-drop needs --model and --data")
     if epochs and max_drop is None:
         raise InputError("--epochs is for --max-drop: give both")
     state, graph = read_with_graph(checkpoint)
@@ -81,48 +86,42 @@ def compress(
             raise InputError("few bits are for .asterism files: choose another --out")
         write_checkpoint(out, state)
         size = out.stat().st_size
-    elif max_drop is not None and model is not None and data is not None:
-        network, task, goal = _task(checkpoint, state, model, data, max_drop)
-        size = _compress_within(network, task, goal, epochs, out, mode.value, graph)
-    else:
+    elif model is None or data is None:
         size = save(state, out, mode=mode.value, bits=bits, graph=graph)
+    else:
+        network, task = _network(checkpoint, state, model, data)
+        example = task.example_inputs(network)
+        if max_drop is None:
+            size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)
+        else:
+            goal = Goal(max_drop, task.higher_is_better)
+            choice = choose_bits(network, task.evaluate, goal, fit=task.fit, epochs=epochs)
+            size = save(
+                choice.model, out, mode=mode.value, bits=choice.bits, example_inputs=example
+            )
+            _describe(choice, network, task, out)
     dense = sum(tensor.nbytes for tensor in state.values())
     smaller = f", {dense / size:.1f}× smaller than" if dense > size else " for"
     print(f"{out}: {size:,} bytes{smaller} the {dense:,} in memory")
 
 
-def _task(
-    checkpoint: Path, state: dict[str, Tensor], model: str, data: str, max_drop: float
-) -> tuple[nn.Module, Supervised, Goal]:
+def _network(
+    checkpoint: Path, state: dict[str, Tensor], model: str, data: str
+) -> tuple[nn.Module, Supervised]:
     from asterism.checkpoints import put_into
     from asterism.factories import make_data, make_model
-    from asterism.goal import Goal
     from asterism.supervision import supervised
 
     network = make_model(model)
     put_into(network, state, checkpoint)
-    task = supervised(**make_data(data))
-    return network, task, Goal(max_drop, task.higher_is_better)
+    return network.eval(), supervised(**make_data(data))
 
 
-def _compress_within(
-    network: nn.Module,
-    task: Supervised,
-    goal: Goal,
-    epochs: int,
-    out: Path,
-    mode: SaveMode,
-    graph: bytes | None,
-) -> int:
-    from asterism.checkpoints import load_state_dict, save
-    from asterism.precision import choose_bits
+def _describe(choice: Choice, network: nn.Module, task: Supervised, out: Path) -> None:
+    from asterism.checkpoints import load_state_dict
 
-    choice = choose_bits(network, task.evaluate, goal, fit=task.fit, epochs=epochs)
-    size = save(choice.model, out, mode=mode, bits=choice.bits, graph=graph)
-    network.load_state_dict(load_state_dict(out))
-    after = task.evaluate(network)  # of what is in the file
     for name in network.state_dict():
         width = choice.bits.get(name)
         print(f"{name}: {'as it is' if width is None else f'{width} bits'}")
-    print(f"metric: {choice.before:.6g} before, {after:.6g} after")
-    return size
+    network.load_state_dict(load_state_dict(out))
+    print(f"metric: {choice.before:.6g} before, {task.evaluate(network):.6g} after")
