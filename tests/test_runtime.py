@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asterism.errors import FormatError, InputError
 from asterism.file import write
 from asterism.graph import Graph, Node, decode, encode
-from asterism.runtime import Net, load
+from asterism.runtime import Net, library, load
 from networks import NETWORKS, answer, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
@@ -193,3 +193,12 @@ def test_a_network_in_bfloat16_is_run_as_its_numbers(tmp_path: Path) -> None:
         dtypes=dict.fromkeys(names, "bfloat16"),
     )
     np.testing.assert_array_equal(load(path)(x), net(x))
+
+
+@pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
+def test_a_library_of_another_version_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    library._load.cache_clear()
+    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
+    with pytest.warns(UserWarning, match="install asterism again"):
+        assert library.load() is None
+    library._load.cache_clear()

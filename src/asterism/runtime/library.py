@@ -16,6 +16,7 @@ from pathlib import Path
 
 from asterism.errors import InputError
 
+INTERFACE = 1  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 OPERATIONS = (
@@ -87,7 +88,9 @@ def _load() -> ctypes.CDLL | None:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    """The types of all functions; AttributeError where the library lacks one."""
+    """The types of all functions; AttributeError where the library is not of this version."""
+    if library.asterism_interface() != INTERFACE:
+        raise AttributeError("it was compiled for another version")
     steps, states = POINTER(Step), POINTER(StreamState)
     library.asterism_new.argtypes = [steps, c_int64, steps, *[c_int64] * 4, c_int]
     library.asterism_new.restype = c_void_p

@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Raised with every change to what crosses the border, here and in library.py: a library that was
+   compiled before such a change is refused and not called. */
+enum { INTERFACE = 1 };
+
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
 enum { LANES = 16 };   /* floats in the widest vector */

@@ -190,6 +190,11 @@ const Kernels *asterism_kernels_of(int level)
     return &asterism_portable;
 }
 
+int asterism_interface(void)
+{
+    return INTERFACE;
+}
+
 Program *asterism_new(const Step *one, int64_t one_steps, const Step *many, int64_t many_steps,
                       int64_t scratch_floats, int64_t in_floats, int64_t out_floats, int level)
 {
