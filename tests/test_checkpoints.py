@@ -191,7 +191,7 @@ def test_bad_input_is_one_line(tmp_path: Path):
         ("inspect", tmp_path / "x.asterism"): "version 99: this asterism reads up to 1",
         ("inspect", tmp_path / "none.pt"): "cannot read",
         ("compress", tmp_path / "x", "--bits", "3", "--lossless"): "exclude each other",
-        ("compress", tmp_path / "x", "--max-drop", "1"): "--max-drop, --model and --data go",
+        ("compress", tmp_path / "x", "--max-drop", "1"): "--max-drop needs --model and --data",
         ("compress", tmp_path): "Is a directory",
     }
     for arguments, message in lines.items():
