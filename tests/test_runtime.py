@@ -198,6 +198,7 @@ def test_a_network_in_bfloat16_is_run_as_its_numbers(tmp_path: Path) -> None:
 @pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
 def test_a_library_of_another_version_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     library._load.cache_clear()
+    monkeypatch.delenv("ASTERISM_LIBRARY", raising=False)
     monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
     with pytest.warns(UserWarning, match="install asterism again"):
         assert library.load() is None
