@@ -7,8 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from asterism.supervision import Supervised
 
 
 @contextmanager
@@ -38,3 +44,16 @@ def show(page: Path) -> None:
 
 def command_line() -> str:
     return shlex.join(["asterism", *sys.argv[1:]])
+
+
+def network_and_task(
+    model: str, data: str, state: dict[str, Tensor], checkpoint: Path
+) -> tuple[nn.Module, Supervised]:
+    """What the factories make, with the weights of the checkpoint, in eval mode."""
+    from asterism.checkpoints import put_into
+    from asterism.factories import make_data, make_model
+    from asterism.supervision import supervised
+
+    network = make_model(model)
+    put_into(network, state, checkpoint)
+    return network.eval(), supervised(**make_data(data))

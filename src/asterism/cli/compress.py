@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asterism.cli.common import network_and_task
+
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from asterism.precision import Choice
     from asterism.supervision import Supervised
@@ -89,7 +91,7 @@ def compress(
     elif model is None or data is None:
         size = save(state, out, mode=mode.value, bits=bits, graph=graph)
     else:
-        network, task = _network(checkpoint, state, model, data)
+        network, task = network_and_task(model, data, state, checkpoint)
         example = task.example_inputs(network)
         if max_drop is None:
             size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)
@@ -103,18 +105,6 @@ def compress(
     dense = sum(tensor.nbytes for tensor in state.values())
     smaller = f", {dense / size:.1f}× smaller than" if dense > size else " for"
     print(f"{out}: {size:,} bytes{smaller} the {dense:,} in memory")
-
-
-def _network(
-    checkpoint: Path, state: dict[str, Tensor], model: str, data: str
-) -> tuple[nn.Module, Supervised]:
-    from asterism.checkpoints import put_into
-    from asterism.factories import make_data, make_model
-    from asterism.supervision import supervised
-
-    network = make_model(model)
-    put_into(network, state, checkpoint)
-    return network.eval(), supervised(**make_data(data))
 
 
 def _describe(choice: Choice, network: nn.Module, task: Supervised, out: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from asterism.cli.common import network_and_task
+
 
 def export(
     file: Annotated[
@@ -26,13 +28,11 @@ def export(
     """
     import torch
 
-    from asterism.checkpoints import put_into, read_checkpoint
+    from asterism.checkpoints import read_checkpoint
     from asterism.errors import InputError
     from asterism.exporting import export_onnx
-    from asterism.factories import make_data, make_model
     from asterism.rebuild import rebuild
     from asterism.runtime import load
-    from asterism.supervision import supervised
 
     if (model is None) != (data is None):
         raise InputError("--model and --data go together: give both")
@@ -41,9 +41,8 @@ def export(
         network: torch.nn.Module = rebuild(net)
         example = torch.zeros(2, *net.input_shape)
     else:
-        network = make_model(model)
-        put_into(network, read_checkpoint(file), file)
-        inputs = supervised(**make_data(data)).example_inputs(network)[0]
+        network, task = network_and_task(model, data, read_checkpoint(file), file)
+        inputs = task.example_inputs(network)[0]
         example = torch.cat([inputs[:1]] * 2)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))

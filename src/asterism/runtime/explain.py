@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from asterism.runtime.library import LEVELS
 from asterism.runtime.lowering import Layer
-from asterism.runtime.program import Plan
+from asterism.runtime.steps import Plan
 
 
 def explain(

@@ -49,6 +49,11 @@ class Layer:
         return np.zeros(len(self.weight), np.float32) if given is None else given
 
     @property
+    def fused(self) -> str:
+        """The activation that its own step applies."""
+        return "relu" if self.relu else "none"
+
+    @property
     def name(self) -> str:
         return f"{self.node.op}{' + relu' * self.relu}{' + max_pool' * self.pool}"
 

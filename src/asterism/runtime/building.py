@@ -1,0 +1,70 @@
+"""What every layer's steps are built with: values, in rows or in columns, and who reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from asterism.runtime.cost import Choice
+from asterism.runtime.lowering import Layer
+from asterism.runtime.packing import BLOCK, Indices
+from asterism.runtime.shapes import Shape
+from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, Buffer, Planned
+
+
+class Builder:
+    """The steps so far; a value is image by image in `values`, by features in `columns`."""
+
+    def __init__(
+        self, layers: Sequence[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+    ) -> None:
+        self.shapes, self.result, self.many, self.lanes = shapes, result, many, lanes
+        self.readers: dict[int, list[Layer]] = {}
+        for layer in layers:
+            for value in layer.inputs:
+                self.readers.setdefault(value, []).append(layer)
+        self.steps: list[Planned] = []
+        self.values = {0: Buffer(math.prod(shapes[0]), INPUT)}
+        self.columns: dict[int, tuple[Buffer, Indices]] = {}
+        self.choices: dict[int, Choice] = {}
+
+    def add(
+        self, operation: str, layer: Layer, source: Buffer, out: Buffer, **rest: object
+    ) -> None:
+        self.steps.append(Planned(operation, source, out, layer, **rest))  # type: ignore[arg-type]
+
+    def size(self, value: int) -> int:
+        return math.prod(self.shapes[value])
+
+    def seen(self, layer: Layer) -> Shape:
+        """The shape in which a layer reads its first input."""
+        return self.shapes[layer.node.inputs[0]]
+
+    def out(self, layer: Layer) -> Buffer:
+        space = OUTPUT if layer.out == self.result else SCRATCH
+        self.values[layer.out] = Buffer(self.size(layer.out), space)
+        return self.values[layer.out]
+
+    def rows(self, value: int, layer: Layer) -> Buffer:
+        """A value image by image."""
+        if value not in self.values:
+            space = OUTPUT if value == self.result else SCRATCH
+            self.values[value] = Buffer(self.size(value), space)
+            if value in self.columns:  # else every weight that reads it was pruned
+                source, sizes = self.columns[value][0], [self.size(value)]
+                self.add("FROM_COLUMNS", layer, source, self.values[value], sizes=sizes, whole=True)
+        return self.values[value]
+
+    def as_columns(self, value: int, layer: Layer, live: Indices) -> tuple[Buffer, Indices]:
+        """A value feature by feature, at least the `live`, and where each of them is."""
+        if value not in self.columns:
+            slots = np.zeros(self.size(value), np.int32)
+            slots[live] = np.arange(len(live), dtype=np.int32)
+            buffer = Buffer(max(1, len(live)) * BLOCK, columns=True)
+            source = self.rows(value, layer)
+            sizes = [len(live)]
+            self.add("TO_COLUMNS", layer, source, buffer, sizes=sizes, data=(live,), whole=True)
+            return buffer, slots
+        return self.columns[value]

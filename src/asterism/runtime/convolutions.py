@@ -1,0 +1,154 @@
+"""The steps of convolutions, for each of their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import asterism.runtime.cost as cost
+import asterism.runtime.packing as packing
+from asterism.runtime.building import Builder
+from asterism.runtime.lowering import Layer
+from asterism.runtime.packing import BLOCK, Window
+from asterism.runtime.shapes import Shape, image
+from asterism.runtime.steps import Buffer
+
+
+class Convolutions(Builder):
+    """Strip by strip, by whole rows, or by columns, as `cost` says."""
+
+    def __init__(
+        self, layers: Sequence[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+    ) -> None:
+        super().__init__(layers, shapes, result, many, lanes)
+        self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
+
+    def choose(self, layer: Layer) -> tuple[cost.Choice, Window]:
+        """A convolution's kernel, and how it reads its input."""
+        at = packing.window(layer, self.seen(layer), self.shapes[layer.place + 1])
+        rows = packing.by_rows(at) if self.lanes == 16 else None
+        choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
+        return choice, rows if rows is not None and choice.kernel == "rows" else at
+
+    def conv(self, layer: Layer) -> None:
+        choice, at = self.choose(layer)
+        self.choices[layer.place] = choice
+        if choice.kernel == "columns":
+            self.conv_columns(layer)
+            return
+        if choice.kernel == "rows":
+            self.conv_rows(layer, at)
+            return
+        packed = self.pack(layer, at)
+        data = packing.conv_sparse(layer, at) if choice.sparse else packing.conv_dense(layer, at)
+        height, width = at.out
+        if layer.pool:
+            _, *pooled = image(self.shapes[layer.out])
+            units, width, plane = height // 2 * 2, pooled[1], pooled[0] * pooled[1]
+        else:
+            units, plane = at.strips if at.flat else height, height * width
+        steps = (0, 8) if at.flat else (8, width)
+        channels = len(data[2]) if choice.sparse else len(data[2]) // 4
+        strips = 1 if at.flat else at.strips
+        sizes = [channels, units, strips, at.line, at.strip_pitch, width, plane, *steps]
+        sizes += [int(layer.pool), int(at.flat), at.tile]
+        operation = "CONV_SPARSE" if choice.sparse else "CONV_DENSE"
+        self.add(
+            operation,
+            layer,
+            packed,
+            self.out(layer),
+            sizes=sizes,
+            data=data,
+            activation=layer.fused,
+        )
+
+    def turned(self, layer: Layer) -> int | None:
+        """Numbers to turn into columns and back for a convolution on them; None if it cannot."""
+        if (
+            not self.many
+            or layer.node.pair("padding") != (0, 0)
+            or layer.node.pair("stride")[1] > 2
+        ):
+            return None
+        there = 0 if layer.inputs[0] in self.columns else self.size(layer.inputs[0])
+        readers = self.readers.get(layer.out, [])
+        stays = readers and all(reader.node.op in ("linear", "conv") for reader in readers)
+        return there + (0 if stays else self.size(layer.out))
+
+    def conv_columns(self, layer: Layer) -> None:
+        channels, *size = image(self.seen(layer))
+        live = packing.features(layer, size[0] * size[1])
+        source, slots = self.as_columns(layer.inputs[0], layer, live)
+        data = packing.conv_columns(layer, slots.reshape(channels, *size))
+        _, *conv = image(self.shapes[layer.place + 1])
+        _, *out = image(self.shapes[layer.out])
+        if layer.pool:
+            conv = [conv[0] // 2 * 2, conv[1] // 2 * 2]
+        down, along = layer.node.pair("stride")
+        sizes = [len(data[2]), *conv, along * BLOCK, down * size[1] * BLOCK]
+        sizes += [out[1], out[0] * out[1], layer.pool]
+        buffer = Buffer(self.size(layer.out) * BLOCK, columns=True)
+        self.columns[layer.out] = buffer, np.arange(self.size(layer.out), dtype=np.int32)
+        self.add(
+            "CONV_COLUMNS",
+            layer,
+            source,
+            buffer,
+            sizes=sizes,
+            data=data,
+            whole=True,
+            activation=layer.fused,
+        )
+
+    def conv_rows(self, layer: Layer, at: Window) -> None:
+        parts = packing.parts(layer, at)
+        packed, data = self.pack(layer, at), packing.conv_rows(layer, at, parts)
+        height, width = at.out
+        _, *out = image(self.shapes[layer.out])
+        if layer.pool:
+            height = height // 2 * 2
+        sizes = [len(data[2]), height, at.strips, at.line, at.strip_pitch, width]
+        after = self.packed_after(layer, at)
+        if after is None:
+            result, pitches, around = self.out(layer), [out[1], out[0] * out[1]], [0, 0]
+        else:
+            result = self.packed[layer.out] = Buffer(after.packed)
+            pitches = [after.line, after.plane]
+            around = [after.padding[0], after.rows - after.padding[0] - height]
+            data = (*data[:2], np.searchsorted(after.channels, data[2]).astype(np.int32), data[3])
+        sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
+        sums = Buffer(len(data[2]) * packing.SUMS if parts > 1 else 1)
+        self.add(
+            "CONV_ROWS",
+            layer,
+            packed,
+            result,
+            other=sums,
+            sizes=[*sizes, parts, *around],
+            data=data,
+            activation=layer.fused,
+        )
+
+    def packed_after(self, layer: Layer, at: Window) -> Window | None:
+        """The window of the layer that reads this one's result, if the result may lie as packed."""
+        readers = self.readers.get(layer.out, [])
+        if layer.pool or at.strips > 1 or layer.out == self.result or len(readers) != 1:
+            return None
+        reader = readers[0]
+        if reader.node.op != "conv" or self.seen(reader) != self.shapes[layer.out]:
+            return None
+        choice, after = self.choose(reader)
+        same = choice.kernel == "rows" and after.strips == 1 and after.line == at.line
+        return after if same and after.stride == (1, 1) else None
+
+    def pack(self, layer: Layer, at: Window) -> Buffer:
+        if layer.inputs[0] in self.packed:
+            return self.packed[layer.inputs[0]]
+        sizes = [len(at.channels), *at.size, *at.padding, *at.stride, at.rows, at.strips, at.line]
+        sizes += [*at.phases, at.step, self.size(layer.inputs[0])]
+        packed = Buffer(max(at.packed, 1))
+        source = self.rows(layer.inputs[0], layer)
+        self.add("PACK", layer, source, packed, sizes=sizes, data=(at.channels,))
+        return packed

@@ -1,0 +1,118 @@
+"""The steps that the kernels run, and where in the scratch memory their values lie."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from asterism.runtime.cost import Choice
+from asterism.runtime.library import ACTIVATIONS, OPERATIONS, Operand, Step
+from asterism.runtime.lowering import Layer
+from asterism.runtime.packing import BLOCK, Data
+
+SCRATCH, INPUT, OUTPUT = 0, 1, 2
+SLACK = 16  # floats after each value, which a vector may read but nobody uses
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory of one value: for an image, or, as columns, for a whole block of them."""
+
+    size: int
+    space: int = SCRATCH
+    columns: bool = False
+    offset: int = 0
+    stride: int = 0
+
+
+@dataclass(eq=False)
+class Planned:
+    """A step before its operands have their places."""
+
+    operation: str
+    source: Buffer
+    out: Buffer
+    layer: Layer
+    other: Buffer | None = None
+    sizes: Sequence[int] = ()
+    data: Data = ()
+    whole: bool = False
+    activation: str = "none"
+    a: float = 0.0
+    b: float = 0.0
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [self.source, self.out, *([self.other] if self.other else [])]
+
+
+@dataclass(eq=False)
+class Plan:
+    """The steps, and the floats of scratch that they need."""
+
+    steps: list[Planned]
+    scratch: int
+    choices: dict[int, Choice] = field(default_factory=dict)
+
+    def table(self) -> ctypes.Array[Step]:
+        table = (Step * len(self.steps))()
+        for row, step in zip(table, self.steps, strict=True):
+            row.operation = OPERATIONS.index(step.operation)
+            row.whole_block = step.whole
+            row.activation = ACTIVATIONS.index(step.activation)
+            row.a, row.b = step.a, step.b
+            row.source, row.out = _operand(step.source), _operand(step.out)
+            row.other = _operand(step.other or step.source)
+            row.size[: len(step.sizes)] = [int(size) for size in step.sizes]
+            row.data[: len(step.data)] = [array.ctypes.data for array in step.data]
+        return table
+
+
+def _operand(buffer: Buffer) -> Operand:
+    return Operand(buffer.space, buffer.offset, buffer.stride)
+
+
+def place(steps: list[Planned]) -> int:
+    """Gives every buffer its offset and stride; the scratch that all need together.
+
+    A value that leaves its group of image-wise steps is kept for every image of a block.
+    """
+    group, groups = 0, []
+    for i, step in enumerate(steps):
+        if i and (step.whole or steps[i - 1].whole):
+            group += 1
+        groups.append(group)
+    spans: dict[int, tuple[Buffer, list[int]]] = {}
+    for i, step in enumerate(steps):
+        for buffer in step.buffers:
+            spans.setdefault(id(buffer), (buffer, []))[1].append(i)
+    taken: list[tuple[int, int, int, int]] = []  # first step, last step, begin, end
+    scratch = 0
+    for buffer, used in sorted(spans.values(), key=lambda span: span[1][0]):
+        inside = len({groups[i] for i in used}) == 1 and not any(steps[i].whole for i in used)
+        if buffer.space != SCRATCH:
+            buffer.stride = buffer.size
+            continue
+        if not inside and not buffer.columns:
+            buffer.stride = buffer.size
+        first, last = min(used), max(used)
+        if not inside:
+            first, last = groups.index(groups[first]), _last(groups, groups[last])
+        size = buffer.size if inside or buffer.columns else buffer.size * BLOCK
+        size = -(-(size + SLACK) // 16) * 16
+        begin = 0
+        for _, _, low, high in sorted(
+            (span for span in taken if span[0] <= last and span[1] >= first), key=lambda s: s[2]
+        ):
+            if begin + size <= low:
+                break
+            begin = max(begin, high)
+        buffer.offset = begin
+        taken.append((first, last, begin, begin + size))
+        scratch = max(scratch, begin + size)
+    return scratch
+
+
+def _last(groups: list[int], group: int) -> int:
+    return len(groups) - 1 - groups[::-1].index(group)
