@@ -13,6 +13,7 @@ from torch import Tensor
 from asterism import AllLayers, ChartrandYin, Focuss, Noise, ReweightedL1, ReweightedL2
 from asterism.augmentation import Shift
 from asterism.data import Dataset
+from asterism.errors import InputError
 from asterism.masks import count
 from asterism.methods import (
     AffineScalingTransformation,
@@ -45,10 +46,11 @@ METHODS: dict[str, Method] = {
     "focuss": AffineScalingTransformation(Focuss(0.5, 0.1), **SHORT),
     "focuss, raw": AffineScalingTransformation(Focuss(0.5, 0.1), normalise=False, **SHORT),
     "l1 layerwise": AffineScalingTransformation(ReweightedL1(0.1), cut_by="layerwise", **SHORT),
+    "l1 in q": AffineScalingTransformation(ReweightedL1(0.1), retrain_in="q", **SHORT),
     "l1 regularised": AffineScalingTransformation(ReweightedL1(0.3), lam=0.5, **SHORT),
 }
 EXACT = {"magnitude", "l1 greedy", "l1 noise", "l2 annealed", "focuss", "focuss, raw"}
-EXACT |= {"l1 layerwise"}
+EXACT |= {"l1 layerwise", "l1 in q"}
 
 
 def run(
@@ -179,6 +181,24 @@ def test_the_layerwise_cut_takes_one_layer_at_a_time(digits):
     train(model, recipe.optimizer, recipe.stages, digits, watch=watch)
     assert shares[0] == pytest.approx((0.02, 1.0), abs=1e-4)
     assert shares[1] == pytest.approx((0.02, 0.5), abs=1e-4)
+
+
+@pytest.mark.parametrize("space", ["theta", "q"])
+def test_after_the_cut_omega_is_one_in_theta_space_and_stays_in_q_space(space, digits, trained_mlp):
+    method = AffineScalingTransformation(layers=AllLayers(), retrain_in=space, **SHORT)
+    model = make_mlp()
+    model.load_state_dict(trained_mlp)
+    recipe = method.recipe(model)
+    train(model, recipe.optimizer, recipe.stages, digits, batch_size=32)
+    omega = recipe.optimizer.state_dict()["state"][0]["asterism_omega"]
+    live = omega[omega != 0]
+    assert live.numel() < 0.1 * omega.numel()
+    assert bool((live == 1).all()) == (space == "theta")
+
+
+def test_an_unknown_space_to_retrain_in_is_refused():
+    with pytest.raises(InputError, match="retrain_in"):
+        AffineScalingTransformation(retrain_in="log")
 
 
 def test_a_converged_run_skips_the_remaining_reweightings(digits):

@@ -36,6 +36,11 @@ def test_re_weighting_and_its_control_have_the_same_epochs(name: str) -> None:
             assert epochs(chosen, key) == epochs(chosen, ours), key
 
 
+def test_every_row_of_the_ablation_has_the_same_epochs() -> None:
+    chosen = budget("ablation")
+    assert len({epochs(chosen, key) for key in chosen.methods if key != "dense"}) == 1
+
+
 @pytest.mark.parametrize("name", ["quick", "standard"])
 def test_the_control_has_the_epochs_of_the_methods_it_is_compared_with(name: str) -> None:
     chosen = budget(name)

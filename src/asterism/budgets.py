@@ -1,9 +1,10 @@
-"""The paper's experiments as settings, at five budgets. Data, not code: one entry a table row.
+"""The paper's experiments as settings, by budget. Data, not code: one entry a table row.
 
 smoke     seconds, on a few images: only shows that everything runs
 quick     what `make reproduce` runs, minutes
 standard  our numbers
 tradeoff  re-weighting against the control from 10 % to 0.2 % non-zeros, at the same epochs
+ablation  re-weighted ℓ1 at 0.5 % non-zeros with one thing changed at a time
 record    one row, as few weights as we can: re-weighted ℓ1, then further cuts and long retraining
 lenet300  the other network of the benchmark, LeNet-300-100
 paper     the paper's literal protocol (raw omega, lam = 0, its schedule and its cut), with its
@@ -28,7 +29,7 @@ from asterism.methods import (
     Then,
 )
 from asterism.penalties import Focuss, Penalty, ReweightedL1, ReweightedL2
-from asterism.schedules import AllLayers, Anneal, ChartrandYin, ConstantTau, GeometricTau
+from asterism.schedules import AllLayers, Anneal, ChartrandYin, ConstantTau, GeometricTau, InTurn
 
 AST = AffineScalingTransformation
 
@@ -269,6 +270,38 @@ TRADEOFF = Budget(
     }
 )
 
+
+def ablation(density: float, epochs: tuple[int, int, int]) -> dict[str, Method]:
+    """One thing changed at a time: of our form, then, below lam = 0, of the paper's.
+
+    epochs: re-weighting, cutting, retraining; every row has as many.
+    """
+    reweighting, cutting, retraining = epochs
+    retrain = Polish(retrain_epochs=retraining)
+    ours = regularised(ReweightedL1(0.3), 0.07, density, (reweighting, cutting, 0))
+    paper = replace(ours, lam=0.0)
+    forms = {
+        "reweighted_l1": ours,
+        "magnitude": GradualMagnitude(
+            density, cut_epochs=reweighting + cutting, retrain_epochs=0, weight_decay=5e-4
+        ),
+        "lam=0.02": replace(ours, lam=0.02),
+        "lam=0.2": replace(ours, lam=0.2),
+        "tau=0.1": replace(ours, penalty=ReweightedL1(0.1)),
+        "tau=1": replace(ours, penalty=ReweightedL1(1.0)),
+        "score=magnitude": replace(ours, score="magnitude"),
+        "cut=layerwise": replace(ours, cut_by="layerwise", reweights=reweighting - 2, cut_epochs=1),
+        "lam=0": paper,
+        "lam=0+raw-omega": replace(paper, normalise=False),
+        "lam=0+noise": replace(paper, initialiser=Noise(0.05)),
+        "lam=0+layers-in-turn": replace(paper, layers=InTurn()),
+    }
+    in_q = replace(paper, retrain_in="q", retrain_epochs=retraining)
+    return {**{key: Then(form, retrain) for key, form in forms.items()}, "lam=0+q-space": in_q}
+
+
+ABLATION = Budget({"dense": Dense(epochs=12), **ablation(0.005, epochs=(4, 2, 8))})
+
 LENET300 = Budget(
     {
         "dense": Dense(epochs=20),
@@ -293,6 +326,7 @@ BUDGETS = {
     "standard": STANDARD,
     "paper": PAPER,
     "tradeoff": TRADEOFF,
+    "ablation": ABLATION,
     "record": RECORD,
     "lenet300": LENET300,
 }

@@ -20,6 +20,7 @@ class BudgetName(str, Enum):
     standard = "standard"
     paper = "paper"
     tradeoff = "tradeoff"
+    ablation = "ablation"
     record = "record"
     lenet300 = "lenet300"
 
@@ -29,8 +30,8 @@ def reproduce(
         BudgetName,
         typer.Option(
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
-            " tradeoff: against the control at many densities; record: as few weights as we can;"
-            " lenet300: the other network."
+            " tradeoff: against the control at many densities; ablation: one thing changed at a"
+            " time; record: as few weights as we can; lenet300: the other network."
         ),
     ] = BudgetName.quick,
     methods: Annotated[

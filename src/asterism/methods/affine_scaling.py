@@ -3,7 +3,8 @@
 t = 1 … T:   omega from theta (`reweight`), then train q in f(q ⊙ omega)
 the cut:     "layerwise", the paper's: threshold one layer, retrain the whole network, next
              "global", ours: one density for all layers together, falling while it trains
-retraining   in theta-space: a small omega means a small step, and survivors must adapt
+retraining   in theta-space: a small omega means a small step, and survivors must adapt; in
+             q-space if asked, for comparison
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ class AffineScalingTransformation(Method):
     cut_from: float = 1.0
     cut_epochs: int = 4
     retrain_epochs: int = 6
+    retrain_in: Literal["theta", "q"] = "theta"
     score: str = "lamp"
     lr: float = 0.05
     weight_decay: float = 0.0
     augment: Shift | None = None
 
     def __post_init__(self) -> None:
+        if self.retrain_in not in ("theta", "q"):
+            raise InputError(f"retrain_in must be 'theta' or 'q', not {self.retrain_in!r}")
         if self.lam > 0 and (self.initialiser != Greedy() or not self.normalise):
             raise InputError(
                 "lam > 0 trains in the plain metric: no initialiser, no omega to scale"
@@ -138,6 +142,12 @@ class AffineScalingTransformation(Method):
             return self._layerwise_cut(model)
         return self._global_cut()
 
+    def _settle(self, optimizer: AffineScaling) -> None:
+        """From here on no penalty, and in theta-space no metric either."""
+        optimizer.lam = 0.0
+        if self.retrain_in == "theta":
+            optimizer.flatten()
+
     def _global_cut(self) -> list[Stage]:
         if isinstance(self.density, Mapping):
             raise InputError("a global cut takes one density; shares by layer go with 'layerwise'")
@@ -146,14 +156,14 @@ class AffineScalingTransformation(Method):
             self.score,
             epochs=(self.cut_epochs, self.retrain_epochs),
             lr=self.lr,
-            begin=_settle,
+            begin=self._settle,
         )
 
     def _layerwise_cut(self, model: nn.Module) -> list[Stage]:
         names = [target.name for target in choose(model)]
 
         def cut_layer(number: int, optimizer: AffineScaling) -> None:
-            _settle(optimizer)
+            self._settle(optimizer)
             optimizer.prune(density={names[number]: self._share(names[number:], optimizer)})
 
         stages = [
@@ -176,9 +186,3 @@ class AffineScalingTransformation(Method):
         spent = sum(int(mask.sum()) for name, mask in masks.items() if name not in names)
         cuts = select([Candidates(weights[name]) for name in names], budget - spent, lamp)
         return cuts[0].count / weights[names[0]].numel()
-
-
-def _settle(optimizer: AffineScaling) -> None:
-    """From here on theta-space: no metric, no penalty."""
-    optimizer.lam = 0.0
-    optimizer.flatten()
