@@ -13,6 +13,7 @@ paper     the paper's literal protocol (raw omega, lam = 0, its schedule and its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from asterism.augmentation import Shift
@@ -244,17 +245,17 @@ RECORD = Budget(
 )
 
 
-def tradeoff(densities: tuple[float, ...], epochs: tuple[int, int, int]) -> dict[str, Method]:
+def tradeoff(lams: Mapping[float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
     """Re-weighted ℓ1 and the control at each density, keys as in "magnitude@0.5" for 0.5 %.
 
-    Both retrain in a phase of their own, on the compacted network. epochs: re-weighting, cutting,
+    `lams` by density: more of it would take the weights below what is asked for. Both retrain in a phase of their own, on the compacted network. epochs: re-weighting, cutting,
     retraining; the control cuts during the first two.
     """
     reweighting, cutting, retraining = epochs
     retrain = Polish(retrain_epochs=retraining)
     methods: dict[str, Method] = {}
-    for density in densities:
-        ast = regularised(ReweightedL1(0.3), 0.07, density, (reweighting, cutting, 0))
+    for density, lam in lams.items():
+        ast = regularised(ReweightedL1(0.3), lam, density, (reweighting, cutting, 0))
         control = GradualMagnitude(
             density, cut_epochs=reweighting + cutting, retrain_epochs=0, weight_decay=5e-4
         )
@@ -266,7 +267,7 @@ def tradeoff(densities: tuple[float, ...], epochs: tuple[int, int, int]) -> dict
 TRADEOFF = Budget(
     {
         "dense": Dense(epochs=12),
-        **tradeoff((0.1, 0.02, 0.005, 0.002), epochs=(6, 2, 8)),
+        **tradeoff({0.1: 0.01, 0.02: 0.03, 0.005: 0.07, 0.002: 0.07}, epochs=(6, 2, 8)),
     }
 )
 
