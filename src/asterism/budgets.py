@@ -245,22 +245,25 @@ RECORD = Budget(
 )
 
 
+def control(density: float, epochs: int) -> GradualMagnitude:
+    return GradualMagnitude(density, cut_epochs=epochs, retrain_epochs=0, weight_decay=5e-4)
+
+
 def tradeoff(lams: Mapping[float, float], epochs: tuple[int, int, int]) -> dict[str, Method]:
     """Re-weighted ℓ1 and the control at each density, keys as in "magnitude@0.5" for 0.5 %.
 
-    `lams` by density: more of it would take the weights below what is asked for. Both retrain in a phase of their own, on the compacted network. epochs: re-weighting, cutting,
-    retraining; the control cuts during the first two.
+    `lams` by density: more of it would leave fewer weights than are asked for. Both retrain in a
+    phase of their own, on the compacted network. epochs: re-weighting, cutting, retraining; the
+    control cuts during the first two.
     """
     reweighting, cutting, retraining = epochs
     retrain = Polish(retrain_epochs=retraining)
     methods: dict[str, Method] = {}
     for density, lam in lams.items():
         ast = regularised(ReweightedL1(0.3), lam, density, (reweighting, cutting, 0))
-        control = GradualMagnitude(
-            density, cut_epochs=reweighting + cutting, retrain_epochs=0, weight_decay=5e-4
-        )
         methods[f"reweighted_l1@{100 * density:g}"] = Then(ast, retrain)
-        methods[f"magnitude@{100 * density:g}"] = Then(control, retrain)
+        gradual = control(density, reweighting + cutting)
+        methods[f"magnitude@{100 * density:g}"] = Then(gradual, retrain)
     return methods
 
 
@@ -283,9 +286,7 @@ def ablation(density: float, epochs: tuple[int, int, int]) -> dict[str, Method]:
     paper = replace(ours, lam=0.0)
     forms = {
         "reweighted_l1": ours,
-        "magnitude": GradualMagnitude(
-            density, cut_epochs=reweighting + cutting, retrain_epochs=0, weight_decay=5e-4
-        ),
+        "magnitude": control(density, reweighting + cutting),
         "lam=0.02": replace(ours, lam=0.02),
         "lam=0.2": replace(ours, lam=0.2),
         "tau=0.1": replace(ours, penalty=ReweightedL1(0.1)),
@@ -314,7 +315,7 @@ LENET300 = Budget(
             Polish(retrain_epochs=60, augment=Shift(1)),
         ),
         "magnitude": Then(
-            GradualMagnitude(0.0138, cut_epochs=24, retrain_epochs=0, weight_decay=5e-4),
+            control(0.0138, epochs=24),
             Polish(retrain_epochs=40),
         ),
     },
