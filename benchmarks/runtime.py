@@ -116,25 +116,19 @@ def run(program: str) -> float:
 
 def arithmetic() -> Iterator[str]:
     """Products of non-zero weights, out of those that a dense product computes in the time."""
-    lenet5, x, most = net(pruned_lenet5(), (1, 28, 28)), images(1024), peak()
-    times = np.median([lenet5._profile(x, True) for _ in range(100)], axis=0)
-    total = np.median([seconds(lambda: lenet5(x)) for _ in range(100)])
-    done, lines = 0, []
-    for step, time in zip(lenet5.plans[True].steps, times, strict=True):
+    lenet5, x = net(pruned_lenet5(), (1, 28, 28)), images(1024)
+    torch.set_num_threads(1)
+    a, b, out = (torch.rand(1024, 1024) for _ in range(3))  # so large that it is all arithmetic
+    ratio = median_ratio(lambda: torch.mm(a, b, out=out), lambda: lenet5(x), rounds=60)
+    times = np.median([lenet5._profile(x, True) for _ in range(60)], axis=0)
+    parts, done, lines = times / times.sum(), 0.0, []
+    for step, part in zip(lenet5.plans[True].steps, parts, strict=True):
         share = ""
         if step.operation.startswith(("CONV", "FC")):
             positions = math.prod(lenet5.shapes[step.layer.place + 1][1:])
-            products = len(x) * positions * np.count_nonzero(step.layer.weight)
-            done += products
-            share = f"{products / time / most:4.0%} of it"
-        lines.append(f"  {step.operation:12} {time / total:4.0%} of the time   {share}")
-    yield f"a dense product of matrices, one thread: {1e-9 * most:.0f} billion products per second"
-    yield f"LeNet-5, batch 1024, non-zeros only: {done / total / most:.0%} of it   (at least 60 %)"
+            mine = len(x) * positions * np.count_nonzero(step.layer.weight) / 1024**3 * ratio
+            done, share = done + mine, f", at {mine / part:.0%}"
+        lines.append(f"  {step.operation:12} {part:4.0%} of the time{share}")
+    yield f"LeNet-5, batch 1024, products of non-zeros: {done:.0%} as many per second as of dense"
+    yield "  matrices of 1024 × 1024   (at least 60 %)"
     yield from lines
-
-
-def peak() -> float:
-    """Products per second of large dense matrices: nearly all that one core can."""
-    torch.set_num_threads(1)
-    a, b, out = (torch.rand(1024, 1024) for _ in range(3))
-    return float(1024**3 / np.median([seconds(lambda: torch.mm(a, b, out=out)) for _ in range(20)]))

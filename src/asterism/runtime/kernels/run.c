@@ -128,23 +128,23 @@ static int run_alone(Program *program, const float *in, float *out, int64_t imag
 
 /* A batch that threads share, block by block: whoever is free takes the next, so that one which
    starts late or is held up does not make the others wait for more than a block. */
-typedef struct {
+typedef struct Work {
     Program *program;
     const float *in;
     float *out;
-    int64_t images;
+    int64_t images, wanted; /* helpers that may still come */
     atomic_llong next;
-    atomic_int status;
+    atomic_int status, helping;
+    struct Work *after;
 } Work;
 
-static void *worker(void *argument)
+static void take_part(Work *work)
 {
-    Work *work = argument;
     Program *program = work->program;
     Scratch *scratch = borrow(program);
     if (!scratch) {
         work->status = NO_MEMORY;
-        return NULL;
+        return;
     }
     while (!work->status) {
         int64_t first = atomic_fetch_add(&work->next, BLOCK);
@@ -155,17 +155,72 @@ static void *worker(void *argument)
         if (status) work->status = status;
     }
     give_back(program, scratch);
-    return NULL;
+}
+
+/* Threads that wait for work, of whatever network: to wake one takes less than to start one. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    Work *first;
+    int64_t threads;
+} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0};
+
+static void withdraw(const Work *work)
+{
+    Work **at = &pool.first;
+    while (*at && *at != work) at = &(*at)->after;
+    if (*at) *at = work->after;
+}
+
+static void *helper(void *unused)
+{
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        while (!pool.first) pthread_cond_wait(&pool.work, &pool.lock);
+        Work *work = pool.first;
+        work->helping++;
+        if (!--work->wanted) withdraw(work);
+        pthread_mutex_unlock(&pool.lock);
+        take_part(work);
+        pthread_mutex_lock(&pool.lock);
+        if (!--work->helping) pthread_cond_broadcast(&pool.done);
+    }
+    return unused;
+}
+
+/* A forked process has none of the threads, and what they held is lost to it. */
+static void forget_pool(void)
+{
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.work, NULL);
+    pthread_cond_init(&pool.done, NULL);
+    pool.first = NULL, pool.threads = 0;
+}
+
+static void grow_pool(int64_t threads)
+{
+    static int watched;
+    if (!watched) watched = !pthread_atfork(NULL, NULL, forget_pool);
+    pthread_t id;
+    while (pool.threads < threads && !pthread_create(&id, NULL, helper, NULL)) {
+        pthread_detach(id);
+        pool.threads++;
+    }
 }
 
 static int run_threads(Program *program, const float *in, float *out, int64_t images, int64_t threads)
 {
-    pthread_t ids[MAX_THREADS];
-    Work work = {program, in, out, images, 0, DONE};
-    int64_t started = 0;
-    while (started + 1 < threads && !pthread_create(&ids[started], NULL, worker, &work)) started++;
-    worker(&work);
-    for (int64_t i = 0; i < started; i++) pthread_join(ids[i], NULL);
+    Work work = {.program = program, .in = in, .out = out, .images = images, .wanted = threads - 1};
+    pthread_mutex_lock(&pool.lock);
+    grow_pool(threads - 1);
+    work.after = pool.first, pool.first = &work;
+    pthread_mutex_unlock(&pool.lock);
+    for (int64_t i = 1; i < threads; i++) pthread_cond_signal(&pool.work);
+    take_part(&work);
+    pthread_mutex_lock(&pool.lock);
+    withdraw(&work); /* whoever has not come yet need not */
+    while (work.helping) pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
     return work.status;
 }
 
