@@ -8,6 +8,7 @@
 
 enum { FEW = 4 }; /* images that run one by one */
 enum { MAX_THREADS = 256 };
+static const double PATIENCE = 1e-4; /* seconds */
 
 typedef struct Scratch {
     struct Scratch *next;
@@ -219,6 +220,10 @@ static int run_threads(Program *program, const float *in, float *out, int64_t im
     take_part(&work);
     pthread_mutex_lock(&pool.lock);
     withdraw(&work); /* whoever has not come yet need not */
+    pthread_mutex_unlock(&pool.lock);
+    /* The others are in their last block: to sleep and be woken would mostly take longer. */
+    for (double until = seconds() + PATIENCE; work.helping && seconds() < until;) continue;
+    pthread_mutex_lock(&pool.lock);
     while (work.helping) pthread_cond_wait(&pool.done, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
     return work.status;
