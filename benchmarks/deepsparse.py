@@ -54,8 +54,8 @@ def report(python: str) -> Iterator[str]:
 def install(python: str) -> None:
     if not ENVIRONMENT.exists():
         subprocess.run([python, "-m", "venv", str(ENVIRONMENT)], check=True)
-        pip = [str(ENVIRONMENT / "bin/pip"), "install", "--quiet", "deepsparse==1.8.0"]
-        subprocess.run(pip, check=True)
+    pip = [str(ENVIRONMENT / "bin/pip"), "install", "--quiet", "deepsparse==1.8.0"]
+    subprocess.run(pip, check=True)
 
 
 def compare(model: nn.Module, x: np.ndarray) -> tuple[float, float, float]:
