@@ -10,11 +10,13 @@ from collections.abc import Callable
 def median_ratio(one: Callable[[], object], other: Callable[[], object], rounds: int) -> float:
     """How many times longer `one` takes than `other`."""
     one(), other()
-    ratios = [_seconds(one) / _seconds(other) for _ in range(rounds)]
+    ratios = [seconds(one) / seconds(other) for _ in range(rounds)]
     return statistics.median(ratios)
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def seconds(run: Callable[[], object], calls: int = 1) -> float:
+    """Of one call, as the mean of several."""
     started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - started) / calls

@@ -63,3 +63,26 @@ def test_a_library_that_does_not_load_is_named(tmp_path: Path) -> None:
 def test_a_machine_without_the_instructions_is_told() -> None:
     wrong = run("avx9000", "error")
     assert "ASTERISM_KERNELS=avx9000" in wrong.stderr or "run in numpy" in wrong.stderr
+
+
+FORKED = """
+import os, numpy as np
+from asterism.graph import Graph, Node
+from asterism.runtime import Net
+weight = np.random.default_rng(0).random((3, 40), np.float32)
+graph = Graph((40,), (Node("linear", (0,), (0,)),))
+one, two = (Net(graph, {"w": weight}, threads=n) for n in (1, 2))
+x = np.random.default_rng(1).random((500, 40), np.float32)
+assert (one(x) == two(x)).all()  # now there are threads, which a fork does not copy
+child = os.fork()
+same = (one(x) == two(x)).all()
+if not child:
+    os._exit(not same)
+assert same and os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_a_forked_process_starts_threads_of_its_own() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from asterism.errors import FormatError
 
@@ -26,8 +26,7 @@ Number = int | float
 _Defaults = dict[str, Number]
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """Settings and their defaults; weights are given in order, and missing ones are None.
 
     Arity −1 is any number of inputs. With `free` settings are a plain list, as of sizes.
@@ -132,8 +131,7 @@ class Node:
         return self[f"{name}_h"], self[f"{name}_w"]
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """The shape of one example, without the batch, and the layers in the order they run.
 
     >>> net = Graph((784,), (Node("linear", (0,), (0, 1)), Node("relu", (1,))))

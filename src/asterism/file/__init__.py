@@ -9,23 +9,22 @@ format is specified in docs/format.md.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import asterism.file.container as container
-import asterism.file.fast as fast
-import asterism.file.small as small
 from asterism.errors import FormatError, InputError
 from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
-from asterism.file.quantising import quantise
 from asterism.file.symbols import MAX_TEXT
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, footprint
-from asterism.files import write_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
 
 Mode = Literal["small", "fast"]
 Bits = int | Mapping[str, int] | None
@@ -34,11 +33,10 @@ EXPANSION = 1 << 14
 """A file may decode to so many times its size, or to 64 MiB: more is no network but an attack."""
 FLOOR = 1 << 26
 
-_CODECS = {"small": (container.SMALL, small), "fast": (container.FAST, fast)}
+_KINDS: dict[Mode, bytes] = {"small": container.SMALL, "fast": container.FAST}
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(NamedTuple):
     """What is in a file.
 
     An array whose type numpy lacks holds the bits as unsigned integers: `dtypes` names the type
@@ -68,6 +66,10 @@ def write(
     it names. `dtypes` names types that numpy lacks, e.g. bfloat16 for an array of uint16.
     """
     data = encode(tensors, graph=graph, mode=mode, bits=bits, dtypes=dtypes)
+    from pathlib import Path
+
+    from asterism.files import write_atomically
+
     write_atomically(Path(path), data)
     return len(data)
 
@@ -75,7 +77,8 @@ def write(
 def read(path: str | Path) -> Contents:
     """Reads a file; FormatError with the reason if anything about it is wrong."""
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as opened:
+            data = opened.read()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     try:
@@ -87,7 +90,7 @@ def read(path: str | Path) -> Contents:
 def recognises(path: str | Path) -> bool:
     """Whether a file begins as ours do, whatever its name."""
     try:
-        with Path(path).open("rb") as opened:
+        with open(path, "rb") as opened:
             return opened.read(len(container.MAGIC)) == container.MAGIC
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
@@ -102,15 +105,14 @@ def encode(
     dtypes: Mapping[str, str] | None = None,
 ) -> bytes:
     """The bytes that `write` writes."""
-    if mode not in _CODECS:
-        raise InputError(f"unknown mode {mode!r}: choose from {', '.join(_CODECS)}")
-    kind, codec = _CODECS[mode]
+    if mode not in _KINDS:
+        raise InputError(f"unknown mode {mode!r}: choose from {', '.join(_KINDS)}")
     known = dtypes or {}
     prepared = [
         _prepare(name, np.asarray(array), known.get(name), _bits_of(name, bits))
         for name, array in tensors.items()
     ]
-    sections = {kind: codec.encode(prepared)}
+    sections: dict[bytes, bytes] = {_KINDS[mode]: _codec(mode).encode(prepared)}
     if graph is not None:
         sections[container.GRAPH] = graph
     data = container.join(sections)
@@ -125,18 +127,23 @@ def encode(
 def decode(data: bytes) -> Contents:
     """What `encode` was given."""
     sections = container.split(data)
-    modes: list[Mode] = [mode for mode in ("small", "fast") if _CODECS[mode][0] in sections]
+    modes = [mode for mode, kind in _KINDS.items() if kind in sections]
     if len(modes) != 1:
         raise FormatError(f"{len(modes)} sections of tensors in the place of one")
-    kind, codec = _CODECS[modes[0]]
     graph = bytes(sections[container.GRAPH]) if container.GRAPH in sections else None
     contents = Contents({}, {}, graph, modes[0], {}, len(data))
-    for tensor, usage in codec.decode(sections[kind], Allowance(_limit(len(data)))):
+    section, allowance = sections[_KINDS[modes[0]]], Allowance(_limit(len(data)))
+    for tensor, usage in _codec(modes[0]).decode(section, allowance):
         array = from_words(tensor.words, tensor.dtype, tensor.shape)
         contents.tensors[tensor.name] = array
         contents.dtypes[tensor.name] = tensor.dtype.name
         contents.usage[tensor.name] = usage
     return contents
+
+
+def _codec(mode: Mode) -> ModuleType:
+    """Imported for the first file of its kind: most programs read one."""
+    return importlib.import_module(f"asterism.file.{mode}")
 
 
 def _limit(size: int) -> int:
@@ -169,6 +176,8 @@ _QUANTISED = ("float32", "float16", "bfloat16", "float64")
 
 
 def _quantised(words: Words, dtype: DType, bits: int) -> Words:
+    from asterism.file.quantising import quantise
+
     if dtype.name != "bfloat16":
         return quantise(words.view(np.dtype(dtype.storage)), bits).view(dtype.words)
     wide = (words.astype("<u4") << 16).view("<f4")

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 import asterism.runtime.library as library
 from asterism.errors import FormatError
 from asterism.file.dtypes import Words
-from asterism.file.mixing import REACH, STRETCH, squash
+from asterism.file.mixing import SQUASH, STRETCH
 from asterism.file.ranges import ENDS_EARLY, LEFT_OVER
-from asterism.file.reference import Reference
 from asterism.file.streams import FLAGS, Indices, Mask, Places, Slot, Stream
 from asterism.file.symbols import MAX_TEXT, PRIMER, TOO_LONG
 from asterism.file.units import Grid
 
-_SQUASH = np.array([squash(x) for x in range(REACH + 1)], np.uint16)
+_SQUASH = np.array(SQUASH, np.uint16)
 _STRETCH = np.array(STRETCH, np.int16)
 
 _NO_MEMORY, _ENDS_EARLY, _TOO_LONG = 1, 2, 3
@@ -32,7 +31,11 @@ _NO_MEMORY, _ENDS_EARLY, _TOO_LONG = 1, 2, 3
 def open_stream(data: bytes | None = None) -> Stream:
     """Reads the data, or writes; compiled where it can be."""
     found = library.load()
-    return Reference(data) if found is None else Compiled(found, data)
+    if found is not None:
+        return Compiled(found, data)
+    from asterism.file.reference import Reference
+
+    return Reference(data)
 
 
 class Compiled:

@@ -8,9 +8,7 @@ latter. Only bits are ever looked at, so that −0, infinities and every NaN com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +18,7 @@ from asterism.errors import InputError
 Words = NDArray[np.unsignedinteger[Any]]
 
 
-@dataclass(frozen=True)
-class DType:
+class DType(NamedTuple):
     """An element type; its place in DTYPES is its number in the file."""
 
     name: str
@@ -29,15 +26,15 @@ class DType:
     kind: str
     """f: sign and magnitude, as floats are; i: two's complement; u: no sign."""
 
-    @cached_property
+    @property
     def itemsize(self) -> int:
         return np.dtype(self.storage).itemsize
 
-    @cached_property
+    @property
     def magnitude_bits(self) -> int:
         return 8 * self.itemsize - (self.kind != "u")
 
-    @cached_property
+    @property
     def words(self) -> np.dtype[Any]:
         return np.dtype(f"<u{self.itemsize}")
 

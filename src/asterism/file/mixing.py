@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from asterism.file.ranges import Coder
 
 ONE = 1 << 16
@@ -44,20 +46,18 @@ def _squash_table() -> list[int]:
 
 def _stretch_table() -> list[int]:
     """The inverse, by the upper 12 of 16 bits: the first x with squash(x) ≥ p + 8."""
-    table, x = [], -REACH
-    for p in range(8, ONE, 16):
-        while x < REACH and squash(x) < p:
-            x += 1
-        table.append(x)
+    upper = np.array(SQUASH)
+    ascending = np.concatenate([ONE - upper[:0:-1], upper[:-1]])  # of x = −REACH … REACH − 1
+    table: list[int] = (ascending.searchsorted(np.arange(8, ONE, 16)) - REACH).tolist()
     return table
 
 
-_SQUASH = _squash_table()
+SQUASH = _squash_table()
 
 
 def squash(x: int) -> int:
     """The probability, in units of 2⁻¹⁶, of log-odds x, in units of 1/256."""
-    return _SQUASH[min(x, REACH)] if x >= 0 else ONE - _SQUASH[min(-x, REACH)]
+    return SQUASH[min(x, REACH)] if x >= 0 else ONE - SQUASH[min(-x, REACH)]
 
 
 STRETCH = _stretch_table()

@@ -112,7 +112,7 @@ class _Description:
     def _indices(self, parts: Split, where: Places, grid: Grid) -> Indices:
         if len(parts.table) == 1:
             return np.zeros(len(where), np.uint16)
-        return self.stream.indices(parts.index, where, grid, len(parts.table))
+        return self.stream.indices(parts.indices, where, grid, len(parts.table))
 
     def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         rank = self.stream.number(len(shape), Slot.RANK)

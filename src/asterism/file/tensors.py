@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from asterism.errors import FormatError
 from asterism.file.dtypes import DTYPES, DType, Words
@@ -11,8 +11,7 @@ from asterism.file.dtypes import DTYPES, DType, Words
 MAX_RANK = 32
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """Flat elements as unsigned words, with their shape and what they stand for."""
 
     name: str
@@ -21,8 +20,7 @@ class Tensor:
     words: Words
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """What a tensor takes of a file, in bits: name and shape, positions, values."""
 
     header: float

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,7 @@ LEVELS = 16
 """A hint is 0 where nothing is known, else 1 + the bit length of a count, at most 15."""
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """rows × channels × places, the places in lines of `width`."""
 
     rows: int

@@ -9,9 +9,8 @@ and leading bits in use. The writer takes whichever is shortest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +25,13 @@ _ENTRY_BITS = 4
 """What an entry costs beside the bits of its gap: their number, and the time to learn it."""
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Elements as indices into a table, and the low bits left out of it."""
 
     shift: int
     low: int
     table: list[int]
-    index: NDArray[Any]
+    indices: NDArray[Any]
     rest: Words
 
 
@@ -53,7 +51,7 @@ def split(words: Words, dtype: DType) -> Split:
 
 def join(parts: Split, dtype: DType) -> Words:
     """The inverse of `split`."""
-    words: Words = _entries(parts, dtype)[parts.index]
+    words: Words = _entries(parts, dtype)[parts.indices]
     for start in range(0, len(words) if parts.low else 0, STRETCH):
         part = slice(start, start + STRETCH)
         # A negative integer's bits are all turned over, and so are these: hence no "or".
@@ -89,7 +87,7 @@ def code_split(stream: Stream, slots: Sequence[int], parts: Split, dtype: DType)
     gaps = [entry - last - 1 for last, entry in pairwise(parts.table)] or [0] * (count - 1)
     gaps = stream.numbers(gaps, gap_slot)
     table = list(accumulate(gaps, lambda last, gap: last + 1 + gap, initial=first))
-    return Split(shift, low, table, parts.index, parts.rest)
+    return Split(shift, low, table, parts.indices, parts.rest)
 
 
 def _symbols(sign: Words, high: Words, width: int, dtype: DType) -> Words:

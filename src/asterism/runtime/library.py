@@ -12,7 +12,6 @@ import os
 import warnings
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
-from pathlib import Path
 
 from asterism.errors import InputError
 
@@ -70,10 +69,15 @@ def _load() -> ctypes.CDLL | None:
     asked = os.environ.get("ASTERISM_LIBRARY")
     # An editable install has the library in another folder of the same package.
     folders = importlib.import_module("asterism.runtime").__path__
-    found = [path for folder in folders for path in Path(folder).glob("*asterism.kernels.*")]
-    for path in [Path(asked)] if asked else found:
+    found = [
+        os.path.join(folder, name)
+        for folder in folders
+        for name in os.listdir(folder)
+        if "asterism.kernels." in name
+    ]
+    for path in [asked] if asked else found:
         try:
-            library = ctypes.CDLL(str(path))
+            library = ctypes.CDLL(path)
             _declare(library)
         except (OSError, AttributeError) as error:
             if asked:

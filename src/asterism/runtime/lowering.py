@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from asterism.runtime.shapes import Array, Shape, kernel
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
+class Layer(NamedTuple):
     """A node with all that was merged into it; `needed` marks the results that anything reads.
 
     `inputs` are the values whose memory it reads, `node.inputs` say in which shape.
@@ -76,7 +75,7 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
         if maker is not None and uses[node.inputs[0]] == 1:
             merged = _merge(layers[maker], node, given, shapes)
             if merged is not None:
-                layers[maker] = replace(merged, out=out)
+                layers[maker] = merged._replace(out=out)
                 roots[out], makers[out] = out, maker
                 continue
         roots[out], makers[out] = out, len(layers)
@@ -99,12 +98,12 @@ def _merge(
             return None
         return _fold(layer, *scale_and_shift(node, given))
     if node.op == "relu" and layer.node.op in ("conv", "linear", "add"):
-        return replace(layer, relu=True)
+        return layer._replace(relu=True)
     if node.op == "max_pool" and layer.node.op == "conv" and not layer.pool and _halves(node):
         window = kernel(layer.weight).shape[2:]
         _, *size = shapes[layer.out]
         if len(size) == 2 and min(size) > 1 and window != (1, 1):
-            return replace(layer, pool=True)
+            return layer._replace(pool=True)
     return None
 
 
@@ -121,7 +120,7 @@ def _halves(node: Node) -> bool:
 
 def _fold(layer: Layer, scale: Array, shift: Array) -> Layer:
     folded = layer.weight * scale.reshape(-1, *[1] * (layer.weight.ndim - 1))
-    return replace(layer, weights=[folded, layer.bias * scale + shift])
+    return layer._replace(weights=[folded, layer.bias * scale + shift])
 
 
 _THROUGH = ("relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "clamp", "add", "mul")
@@ -134,7 +133,7 @@ def _mark_needed(layers: list[Layer], shapes: Sequence[Shape], result: int) -> l
     needed[result] |= True
     for place in range(len(layers) - 1, -1, -1):
         mine = needed[layers[place].out]
-        layer = layers[place] = replace(layers[place], needed=mine)
+        layer = layers[place] = layers[place]._replace(needed=mine)
         for value, seen in zip(layer.inputs, layer.node.inputs, strict=True):
             needed[value] |= _read(layer, mine, shapes[seen]).reshape(shapes[value])
     return [layer for layer in layers if layer.needed is not None and layer.needed.any()]

@@ -7,8 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,12 @@ import asterism.runtime.library as library
 import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
 from asterism.graph import Graph, decode
-from asterism.runtime.explain import explain
 from asterism.runtime.lowering import lower
 from asterism.runtime.program import plan
 from asterism.runtime.shapes import Array, infer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FEW = 4  # images that run one by one, as in kernels/run.c
 _F32 = np.dtype(np.float32)
@@ -126,6 +127,8 @@ class Net:
         if x is not None and len(x):
             runs = [self._profile(x, many) for _ in range(5)]
             times = [float(time) for time in np.median(runs, axis=0) / len(x)]
+        from asterism.runtime.explain import explain
+
         return explain(self.plans[many], self.layers, self.level, many, times)
 
     def _profile(self, x: Array, many: bool) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,7 @@ from asterism.graph import Node
 Indices = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, eq=False)
-class Windows:
+class Windows(NamedTuple):
     """Along each axis, (first, one after the last) for each output; `factor` of a window's sum."""
 
     rows: Indices

@@ -8,6 +8,7 @@
 
 enum { FEW = 4 }; /* images that run one by one */
 enum { MAX_THREADS = 256 };
+static const double PATIENCE = 1e-4; /* seconds */
 
 typedef struct Scratch {
     struct Scratch *next;
@@ -99,18 +100,13 @@ static void run_steps(const Place *place, const Step *steps, int64_t count, int6
     }
 }
 
-static int run_range(Program *program, const float *in, float *out, int64_t images, double *times)
+static int run_range(Program *program, float *scratch, const float *in, float *out, int64_t images,
+                     double *times)
 {
-    Scratch *scratch = borrow(program);
-    if (!scratch) return NO_MEMORY;
-    int status = DONE;
     while (images > 0) {
         int64_t now = images < FEW ? 1 : images < BLOCK ? images : BLOCK;
-        if (!program->kernels->finite(in, now * program->in_floats)) {
-            status = NOT_FINITE;
-            break;
-        }
-        Place place = {program, memory(scratch), out, in};
+        if (!program->kernels->finite(in, now * program->in_floats)) return NOT_FINITE;
+        Place place = {program, scratch, out, in};
         if (now == 1)
             run_steps(&place, program->one, program->one_steps, 1, times);
         else
@@ -119,51 +115,118 @@ static int run_range(Program *program, const float *in, float *out, int64_t imag
         out += now * program->out_floats;
         images -= now;
     }
+    return DONE;
+}
+
+static int run_alone(Program *program, const float *in, float *out, int64_t images, double *times)
+{
+    Scratch *scratch = borrow(program);
+    if (!scratch) return NO_MEMORY;
+    int status = run_range(program, memory(scratch), in, out, images, times);
     give_back(program, scratch);
     return status;
 }
 
-typedef struct {
+/* A batch that threads share, block by block: whoever is free takes the next, so that one which
+   starts late or is held up does not make the others wait for more than a block. */
+typedef struct Work {
     Program *program;
     const float *in;
     float *out;
-    int64_t images, share;
-    atomic_llong *next;
-    int status;
+    int64_t images, wanted; /* helpers that may still come */
+    atomic_llong next;
+    atomic_int status, helping;
+    struct Work *after;
 } Work;
 
-static void *worker(void *argument)
+static void take_part(Work *work)
 {
-    Work *work = argument;
     Program *program = work->program;
+    Scratch *scratch = borrow(program);
+    if (!scratch) {
+        work->status = NO_MEMORY;
+        return;
+    }
+    while (!work->status) {
+        int64_t first = atomic_fetch_add(&work->next, BLOCK);
+        if (first >= work->images) break;
+        int64_t count = work->images - first < BLOCK ? work->images - first : BLOCK;
+        int status = run_range(program, memory(scratch), work->in + first * program->in_floats,
+                               work->out + first * program->out_floats, count, NULL);
+        if (status) work->status = status;
+    }
+    give_back(program, scratch);
+}
+
+/* Threads that wait for work, of whatever network: to wake one takes less than to start one. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    Work *first;
+    int64_t threads;
+} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0};
+
+static void withdraw(const Work *work)
+{
+    Work **at = &pool.first;
+    while (*at && *at != work) at = &(*at)->after;
+    if (*at) *at = work->after;
+}
+
+static void *helper(void *unused)
+{
+    pthread_mutex_lock(&pool.lock);
     for (;;) {
-        int64_t first = atomic_fetch_add(work->next, work->share);
-        if (first >= work->images || work->status) return NULL;
-        int64_t count = work->images - first < work->share ? work->images - first : work->share;
-        work->status = run_range(program, work->in + first * program->in_floats,
-                                 work->out + first * program->out_floats, count, NULL);
+        while (!pool.first) pthread_cond_wait(&pool.work, &pool.lock);
+        Work *work = pool.first;
+        work->helping++;
+        if (!--work->wanted) withdraw(work);
+        pthread_mutex_unlock(&pool.lock);
+        take_part(work);
+        pthread_mutex_lock(&pool.lock);
+        if (!--work->helping) pthread_cond_broadcast(&pool.done);
+    }
+    return unused;
+}
+
+/* A forked process has none of the threads, and what they held is lost to it. */
+static void forget_pool(void)
+{
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.work, NULL);
+    pthread_cond_init(&pool.done, NULL);
+    pool.first = NULL, pool.threads = 0;
+}
+
+static void grow_pool(int64_t threads)
+{
+    static int watched;
+    if (!watched) watched = !pthread_atfork(NULL, NULL, forget_pool);
+    pthread_t id;
+    while (pool.threads < threads && !pthread_create(&id, NULL, helper, NULL)) {
+        pthread_detach(id);
+        pool.threads++;
     }
 }
 
 static int run_threads(Program *program, const float *in, float *out, int64_t images, int64_t threads)
 {
-    pthread_t ids[MAX_THREADS];
-    Work work[MAX_THREADS];
-    atomic_llong next = 0;
-    int64_t blocks = (images + BLOCK - 1) / BLOCK, started = 0;
-    int64_t share = (blocks / (4 * threads) ? blocks / (4 * threads) : 1) * BLOCK;
-    for (int64_t i = 0; i < threads; i++)
-        work[i] = (Work){program, in, out, images, share, &next, DONE};
-    while (started + 1 < threads &&
-           !pthread_create(&ids[started], NULL, worker, &work[started + 1]))
-        started++;
-    worker(&work[0]);
-    int status = work[0].status;
-    for (int64_t i = 0; i < started; i++) {
-        pthread_join(ids[i], NULL);
-        if (work[i + 1].status) status = work[i + 1].status;
-    }
-    return status;
+    Work work = {.program = program, .in = in, .out = out, .images = images, .wanted = threads - 1};
+    pthread_mutex_lock(&pool.lock);
+    grow_pool(threads - 1);
+    work.after = pool.first, pool.first = &work;
+    pthread_mutex_unlock(&pool.lock);
+    for (int64_t i = 1; i < threads; i++) pthread_cond_signal(&pool.work);
+    take_part(&work);
+    pthread_mutex_lock(&pool.lock);
+    withdraw(&work); /* whoever has not come yet need not */
+    pthread_mutex_unlock(&pool.lock);
+    /* The others are in their last block: to sleep and be woken would mostly take longer. */
+    for (double until = seconds() + PATIENCE; work.helping && seconds() < until;) continue;
+    pthread_mutex_lock(&pool.lock);
+    while (work.helping) pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+    return work.status;
 }
 
 /* 0 portable, 1 AVX2 and FMA, 2 AVX-512: the best that this machine runs. */
@@ -222,11 +285,11 @@ int asterism_run(Program *program, const float *in, float *out, int64_t images, 
     if (threads > most) threads = most;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (threads > 1) return run_threads(program, in, out, images, threads);
-    return run_range(program, in, out, images, NULL);
+    return run_alone(program, in, out, images, NULL);
 }
 
 /* As asterism_run on one thread, and adds to `times` the seconds of each step. */
 int asterism_profile(Program *program, const float *in, float *out, int64_t images, double *times)
 {
-    return run_range(program, in, out, images, times);
+    return run_alone(program, in, out, images, times);
 }
