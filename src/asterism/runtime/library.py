@@ -16,7 +16,7 @@ from pathlib import Path
 
 from asterism.errors import InputError
 
-INTERFACE = 1  # as in kernels/program.h
+INTERFACE = 2  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 OPERATIONS = (

@@ -185,14 +185,32 @@ def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
     turn[column < 0] += column[column < 0]
     order = np.argsort((weight != 0).reshape(len(weight), -1).sum(1), kind="stable")
     row, channel, y, x = np.nonzero(weight[order])
+    places = order[row], channel, y, x
     part = (offsets[order[row], channel, 0, 0] // at.plane) * parts // max(1, len(at.channels))
     group = (part * len(order) + row) * (at.halo + 1) + turn[x]
-    sort = np.argsort(group, kind="stable")
-    places = order[row], channel, y, x
     entries = np.empty(len(row), ENTRY)
-    entries["offset"], entries["weight"] = offsets[places][sort], weight[places][sort]
+    entries["offset"], entries["weight"] = offsets[places], weight[places]
+    lines = y * layer.node.pair("dilation")[0] // at.stride[0]
+    entries = entries[_share_lines(entries["offset"], group, lines, at.line)]
     starts = _starts(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
     return entries, starts, _i32(outputs[order]), layer.bias[outputs[order]]
+
+
+def _share_lines(
+    offsets: Indices, group: npt.NDArray[np.intp], lines: npt.NDArray[np.intp], line: int
+) -> npt.NDArray[np.intp]:
+    """An order of entries by group, in which those that share lines follow each other.
+
+    Marks the first of two or three in its offset, as rows.h wants it; they are of three lines.
+    """
+    window = offsets - lines % 3 * line
+    order = np.lexsort((lines, window, group))
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(group[order]) != 0) | (np.diff(window[order]) != 0)
+    first, of = order[new], np.cumsum(new) - 1
+    kind = np.bincount(of, lines[order] - lines[first][of], len(first)).astype(np.int32)
+    offsets[first] += kind
+    return order[np.lexsort((kind[of], group[order]))]
 
 
 def features(layer: Layer, plane: int) -> Indices:
