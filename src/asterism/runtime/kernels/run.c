@@ -81,22 +81,28 @@ static double seconds(void)
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-/* Steps of whole blocks one by one; those of images in groups, image by image, to stay in cache. */
-static void run_steps(const Place *place, const Step *steps, int64_t count, int64_t images,
+/* Steps of whole blocks one by one; those of images in groups, image by image, to stay in cache. So is
+   the input checked: when it is about to be read. */
+static int run_steps(const Place *place, const Step *steps, int64_t count, int64_t images,
                       double *times)
 {
     for (int64_t i = 0, end; i < count; i = end) {
         end = i + 1;
         if (!steps[i].whole_block)
             while (end < count && !steps[end].whole_block) end++;
-        int64_t repeats = steps[i].whole_block ? 1 : images;
-        for (int64_t image = 0; image < repeats; image++)
+        int64_t together = steps[i].whole_block ? images : 1, floats = place->program->in_floats;
+        for (int64_t image = 0; image < images; image += together) {
+            if (i == 0 &&
+                !place->program->kernels->finite(place->in + image * floats, together * floats))
+                return NOT_FINITE;
             for (int64_t j = i; j < end; j++) {
                 double started = times ? seconds() : 0;
-                run_step(place, &steps[j], image, steps[j].whole_block ? images : 1);
+                run_step(place, &steps[j], image, together);
                 if (times) times[j] += seconds() - started;
             }
+        }
     }
+    return DONE;
 }
 
 static int run_range(Program *program, const float *in, float *out, int64_t images, double *times)
@@ -106,15 +112,10 @@ static int run_range(Program *program, const float *in, float *out, int64_t imag
     int status = DONE;
     while (images > 0) {
         int64_t now = images < FEW ? 1 : images < BLOCK ? images : BLOCK;
-        if (!program->kernels->finite(in, now * program->in_floats)) {
-            status = NOT_FINITE;
-            break;
-        }
         Place place = {program, memory(scratch), out, in};
-        if (now == 1)
-            run_steps(&place, program->one, program->one_steps, 1, times);
-        else
-            run_steps(&place, program->many, program->many_steps, now, times);
+        status = now == 1 ? run_steps(&place, program->one, program->one_steps, 1, times)
+                          : run_steps(&place, program->many, program->many_steps, now, times);
+        if (status != DONE) break;
         in += now * program->in_floats;
         out += now * program->out_floats;
         images -= now;
