@@ -23,6 +23,7 @@ MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
 SUMS = 16 * 16  # floats that rows.h sums at once
+SHARED = 3  # lines among which it loads each once
 
 Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
@@ -121,6 +122,13 @@ def parts(layer: Layer, at: Window) -> int:
     return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
 
 
+def count_loads(layer: Layer, at: Window, live: npt.NDArray[np.bool_]) -> int:
+    """The live weights, of which those that share lines in rows.h count once."""
+    y = np.arange(live.shape[2]) * layer.node.pair("dilation")[0]
+    window = y % at.stride[0] * len(y) + y // at.stride[0] // SHARED
+    return sum(int(live[:, :, window == each].any(2).sum()) for each in np.unique(window))
+
+
 def by_rows(at: Window) -> Window | None:
     """The same in strips as wide as rows.h takes, the least that hold the image; if it can."""
     left = at.padding[1] // at.stride[1]
@@ -203,7 +211,7 @@ def _share_lines(
 
     Marks the first of two or three in its offset, as rows.h wants it; they are of three lines.
     """
-    window = offsets - lines % 3 * line
+    window = offsets - lines % SHARED * line
     order = np.lexsort((lines, window, group))
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(group[order]) != 0) | (np.diff(window[order]) != 0)

@@ -59,7 +59,9 @@ class _Program(Convolutions):
         value = layer.inputs[0]
         features, outputs = self.seen(layer)[-1], self.shapes[layer.out][-1]
         rows = self.size(layer.out) // outputs
-        choice = self.choices[layer.place] = cost.linear(layer, self.many and rows == 1, rows)
+        turned = -features * (value not in self.values) if value in self.columns else features
+        choice = cost.linear(layer, self.many and rows == 1, rows, turned)
+        self.choices[layer.place] = choice
         if not choice.sparse:
             sizes, data = [rows, features, outputs], packing.fc_dense(layer)
             whole = self.many and rows == 1
