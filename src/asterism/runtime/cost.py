@@ -16,7 +16,7 @@ from asterism.runtime.shapes import kernel
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
-PACK, ROWS_PACK, TURN = 0.5, 0.3, 0.4  # cycles for a number
+PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.3, 0.8  # cycles for a number
 COLUMNS_SPARSE, COLUMNS_FAR = 1.0, 1.4  # cycles for a vector of products; from a farther cache
 ROWS_SPARSE, ROWS_SHARED = 1.05, 0.4  # cycles for sixteen products; of inputs loaded already
 ROWS_SHIFT = 1.25  # cycles to shift sixteen sums
@@ -64,7 +64,7 @@ def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lane
     padded[: len(outputs)] = live
     quads = 4 * int(padded.reshape(-1, 4, live.shape[1]).any(1).sum())
     vectors = at.units * max(1, 8 // lanes)
-    shared = CONV_PUT * len(outputs) * vectors + PACK * at.packed
+    shared = CONV_PUT * len(outputs) * vectors + (FLAT_PACK if at.flat else PACK) * at.packed
     costs = {"sparse": CONV_SPARSE * nonzeros * vectors + shared}
     if layer.node["groups"] == 1:
         costs["dense"] = CONV_DENSE * quads * vectors + shared

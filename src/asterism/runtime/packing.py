@@ -79,12 +79,12 @@ class Window:
         return self.strips if self.flat else self.strips * self.out[0]
 
 
-def window(layer: Layer, in_shape: Shape, out_shape: Shape) -> Window:
+def window(layer: Layer, in_shape: Shape, out_shape: Shape, by_rows: bool = False) -> Window:
     """`out_shape` is the convolution's own, before any pooling."""
     (_, *size), (_, *out) = image(in_shape), image(out_shape)
     extent = kernel(layer.weight).shape[2:]
     padding, stride, dilation = (layer.node.pair(n) for n in ("padding", "stride", "dilation"))
-    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1):
+    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1) and not by_rows:
         size, out = [1, size[0] * size[1]], [1, out[0] * out[1]]  # places do not matter
     reach = [(k - 1) * d for k, d in zip(extent, dilation, strict=True)]
     rows, halo = out[0] + reach[0] // stride[0], reach[1] // stride[1]
