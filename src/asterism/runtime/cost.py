@@ -22,6 +22,7 @@ ROWS_SPARSE, ROWS_SHARED = 1.05, 0.4  # cycles for sixteen products; of inputs l
 ROWS_SHIFT = 1.25  # cycles to shift sixteen sums
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 MANY_SPARSE, MANY_DENSE = 0.127, 0.043  # cycles for one product and image, in a block
+PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
 
 
@@ -45,7 +46,8 @@ def linear(layer: Layer, many: bool, rows: int, turned: int) -> Choice:
     nonzeros = int(np.count_nonzero(weight))
     if many:
         sparse = MANY_SPARSE * nonzeros + TURN * max(turned, 0)
-        dense = MANY_DENSE * weight.size + TURN * max(-turned, 0)
+        panels = -(-len(weight) // PANELS) * PANELS
+        dense = MANY_DENSE * panels * weight.shape[1] + TURN * max(-turned, 0)
     else:
         per_product = ONE_DENSE if weight.nbytes < NEAR else ONE_FAR
         sparse, dense = ONE_SPARSE * nonzeros * rows, per_product * weight.size * rows
