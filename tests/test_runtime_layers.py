@@ -83,7 +83,7 @@ def test_convolutions(data: st.DataObject) -> None:
 KERNELS = {
     "sparse": ["CONV_SPARSE"],
     "dense": ["CONV_DENSE"],
-    "rows": ["ROWS_SPARSE", "ROWS_SHIFT", "ROWS_PACK"],
+    "rows": ["ROWS_SPARSE", "ROWS_SHARED", "ROWS_SHIFT", "ROWS_PACK"],
     "columns": ["COLUMNS_SPARSE", "COLUMNS_FAR", "TURN"],
 }
 

@@ -60,6 +60,8 @@ class Builder:
     def as_columns(self, value: int, layer: Layer, live: Indices) -> tuple[Buffer, Indices]:
         """A value feature by feature, at least the `live`, and where each of them is."""
         if value not in self.columns:
+            if 8 * len(live) > self.size(value):  # eight side by side cost no more than one alone
+                live = np.arange(self.size(value), dtype=np.int32)
             slots = np.zeros(self.size(value), np.int32)
             slots[live] = np.arange(len(live), dtype=np.int32)
             buffer = Buffer(max(1, len(live)) * BLOCK, columns=True)

@@ -26,8 +26,11 @@ class Convolutions(Builder):
 
     def choose(self, layer: Layer) -> tuple[cost.Choice, Window]:
         """A convolution's kernel, and how it reads its input."""
-        at = packing.window(layer, self.seen(layer), self.shapes[layer.place + 1])
-        rows = packing.by_rows(at) if self.lanes == 16 else None
+        shapes = self.seen(layer), self.shapes[layer.place + 1]
+        at = packing.window(layer, *shapes)
+        rows = None
+        if self.lanes == 16:
+            rows = packing.by_rows(packing.window(layer, *shapes, by_rows=True))
         choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
         return choice, rows if rows is not None and choice.kernel == "rows" else at
 

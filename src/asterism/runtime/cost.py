@@ -1,7 +1,7 @@
 """Sparse or dense? What each layer would cost, in cycles.
 
-The cycles of convolutions are of an AVX-512 machine (Ice Lake, busy), to within a third; the others
-are estimates of what the instructions should take. `explain` shows predicted and measured time.
+Measured on an AVX-512 machine (Ice Lake), to within a third; what matters is which kernel comes out
+as the fastest. `explain` shows predicted and measured time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from asterism.runtime.lowering import Layer, live_outputs
-from asterism.runtime.packing import CACHE, Window
+from asterism.runtime.packing import CACHE, Window, count_loads, parts
 from asterism.runtime.shapes import kernel
 
 CLOCK = 3e9
-CONV_SPARSE, CONV_DENSE = 0.85, 0.47  # cycles for eight products
-PACK, ROWS_PACK, TURN = 0.5, 0.3, 0.4  # cycles for a number
+CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
+PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.3, 0.8  # cycles for a number
 COLUMNS_SPARSE, COLUMNS_FAR = 1.0, 1.4  # cycles for a vector of products; from a farther cache
-ROWS_SPARSE, ROWS_SHIFT = 0.95, 0.95  # cycles for sixteen products, and to shift as many sums
-ONE_SPARSE, ONE_DENSE = 0.75, 0.15  # cycles for one product, one image
-MANY_SPARSE, MANY_DENSE = 0.10, 0.045  # cycles for one product and image, in a block
+ROWS_SPARSE, ROWS_SHARED = 1.05, 0.4  # cycles for sixteen products; of inputs loaded already
+ROWS_SHIFT = 1.25  # cycles to shift sixteen sums
+ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
+MANY_SPARSE, MANY_DENSE = 0.127, 0.043  # cycles for one product and image, in a block
+PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
+NEAR = 2**19  # bytes of weights that stay in the second-level cache
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,17 @@ class Choice:
         return self.kernel != "dense"
 
 
-def linear(layer: Layer, many: bool, rows: int) -> Choice:
+def linear(layer: Layer, many: bool, rows: int, turned: int) -> Choice:
+    """`turned`: numbers to turn into columns if it is to be sparse, or back (< 0) if dense."""
     weight = layer.weight
     nonzeros = int(np.count_nonzero(weight))
     if many:
-        sparse, dense = MANY_SPARSE * nonzeros, MANY_DENSE * weight.size
+        sparse = MANY_SPARSE * nonzeros + TURN * max(turned, 0)
+        panels = -(-len(weight) // PANELS) * PANELS
+        dense = MANY_DENSE * panels * weight.shape[1] + TURN * max(-turned, 0)
     else:
-        sparse, dense = ONE_SPARSE * nonzeros * rows, ONE_DENSE * weight.size * rows
+        per_product = ONE_DENSE if weight.nbytes < NEAR else ONE_FAR
+        sparse, dense = ONE_SPARSE * nonzeros * rows, per_product * weight.size * rows
     return _choose({"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
 
 
@@ -51,6 +58,7 @@ def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lane
     """`rows` is its window in whole rows, `turned` what columns would take; None: impossible."""
     weight = layer.weight
     outputs = live_outputs(layer)
+    extent = kernel(weight).shape[1:]
     live = kernel(weight)[outputs].reshape(len(outputs), weight[0].size) != 0
     nonzeros = int(live.sum())
     # A dense tile holds four channels and skips what none of them has.
@@ -58,18 +66,20 @@ def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lane
     padded[: len(outputs)] = live
     quads = 4 * int(padded.reshape(-1, 4, live.shape[1]).any(1).sum())
     vectors = at.units * max(1, 8 // lanes)
-    costs = {"sparse": CONV_SPARSE * nonzeros * vectors + PACK * at.packed}
+    shared = CONV_PUT * len(outputs) * vectors + (FLAT_PACK if at.flat else PACK) * at.packed
+    costs = {"sparse": CONV_SPARSE * nonzeros * vectors + shared}
     if layer.node["groups"] == 1:
-        costs["dense"] = CONV_DENSE * quads * vectors + PACK * at.packed
+        costs["dense"] = CONV_DENSE * quads * vectors + shared
     if rows is not None:
         vectors = rows.strips * rows.line // 16 * rows.out[0]
-        shifts = ROWS_SHIFT * len(outputs) * (rows.halo + 2)
-        costs["rows"] = vectors * (ROWS_SPARSE * nonzeros + shifts) + ROWS_PACK * rows.packed
+        shifts = ROWS_SHIFT * len(outputs) * (rows.halo + 2) * parts(layer, rows)
+        loads = count_loads(layer, rows, live.reshape(-1, *extent))
+        products = ROWS_SPARSE * loads + ROWS_SHARED * (nonzeros - loads)
+        costs["rows"] = vectors * (products + shifts) + ROWS_PACK * rows.packed
     if turned is not None:
-        extent = kernel(weight).shape[2:]
         products = nonzeros * at.out[0] * at.out[1] / lanes
         # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.
-        tile = len(at.channels) * (extent[0] + 1) * (extent[1] + 7) * lanes * 4
+        tile = len(at.channels) * (extent[1] + 1) * (extent[2] + 7) * lanes * 4
         per_product = COLUMNS_SPARSE if tile < CACHE else COLUMNS_FAR
         costs["columns"] = per_product * products + TURN * turned
     return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))

@@ -23,6 +23,7 @@ MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
 SUMS = 16 * 16  # floats that rows.h sums at once
+SHARED = 3  # lines among which it loads each once
 
 Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
@@ -78,12 +79,12 @@ class Window:
         return self.strips if self.flat else self.strips * self.out[0]
 
 
-def window(layer: Layer, in_shape: Shape, out_shape: Shape) -> Window:
+def window(layer: Layer, in_shape: Shape, out_shape: Shape, by_rows: bool = False) -> Window:
     """`out_shape` is the convolution's own, before any pooling."""
     (_, *size), (_, *out) = image(in_shape), image(out_shape)
     extent = kernel(layer.weight).shape[2:]
     padding, stride, dilation = (layer.node.pair(n) for n in ("padding", "stride", "dilation"))
-    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1):
+    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1) and not by_rows:
         size, out = [1, size[0] * size[1]], [1, out[0] * out[1]]  # places do not matter
     reach = [(k - 1) * d for k, d in zip(extent, dilation, strict=True)]
     rows, halo = out[0] + reach[0] // stride[0], reach[1] // stride[1]
@@ -119,6 +120,13 @@ def parts(layer: Layer, at: Window) -> int:
     size = 4 * at.line * lines * at.phases[0] * at.phases[1] * len(at.channels)
     weights = np.count_nonzero(layer.weight) / max(1, len(live_outputs(layer)))
     return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
+
+
+def count_loads(layer: Layer, at: Window, live: npt.NDArray[np.bool_]) -> int:
+    """The live weights, of which those that share lines in rows.h count once."""
+    y = np.arange(live.shape[2]) * layer.node.pair("dilation")[0]
+    window = y % at.stride[0] * len(y) + y // at.stride[0] // SHARED
+    return sum(int(live[:, :, window == each].any(2).sum()) for each in np.unique(window))
 
 
 def by_rows(at: Window) -> Window | None:
@@ -185,14 +193,32 @@ def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
     turn[column < 0] += column[column < 0]
     order = np.argsort((weight != 0).reshape(len(weight), -1).sum(1), kind="stable")
     row, channel, y, x = np.nonzero(weight[order])
+    places = order[row], channel, y, x
     part = (offsets[order[row], channel, 0, 0] // at.plane) * parts // max(1, len(at.channels))
     group = (part * len(order) + row) * (at.halo + 1) + turn[x]
-    sort = np.argsort(group, kind="stable")
-    places = order[row], channel, y, x
     entries = np.empty(len(row), ENTRY)
-    entries["offset"], entries["weight"] = offsets[places][sort], weight[places][sort]
+    entries["offset"], entries["weight"] = offsets[places], weight[places]
+    lines = y * layer.node.pair("dilation")[0] // at.stride[0]
+    entries = entries[_share_lines(entries["offset"], group, lines, at.line)]
     starts = _starts(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
     return entries, starts, _i32(outputs[order]), layer.bias[outputs[order]]
+
+
+def _share_lines(
+    offsets: Indices, group: npt.NDArray[np.intp], lines: npt.NDArray[np.intp], line: int
+) -> npt.NDArray[np.intp]:
+    """An order of entries by group, in which those that share lines follow each other.
+
+    Marks the first of two or three in its offset, as rows.h wants it; they are of three lines.
+    """
+    window = offsets - lines % SHARED * line
+    order = np.lexsort((lines, window, group))
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(group[order]) != 0) | (np.diff(window[order]) != 0)
+    first, of = order[new], np.cumsum(new) - 1
+    kind = np.bincount(of, lines[order] - lines[first][of], len(first)).astype(np.int32)
+    offsets[first] += kind
+    return order[np.lexsort((kind[of], group[order]))]
 
 
 def features(layer: Layer, plane: int) -> Indices:

@@ -59,7 +59,11 @@ class _Program(Convolutions):
         value = layer.inputs[0]
         features, outputs = self.seen(layer)[-1], self.shapes[layer.out][-1]
         rows = self.size(layer.out) // outputs
-        choice = self.choices[layer.place] = cost.linear(layer, self.many and rows == 1, rows)
+        live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
+        turned = -features * (value not in self.values) if value in self.columns else 8 * len(live)
+        turned = min(turned, features)
+        choice = cost.linear(layer, self.many and rows == 1, rows, turned)
+        self.choices[layer.place] = choice
         if not choice.sparse:
             sizes, data = [rows, features, outputs], packing.fc_dense(layer)
             whole = self.many and rows == 1
@@ -76,7 +80,6 @@ class _Program(Convolutions):
                 activation=layer.fused,
             )
         elif self.many and rows == 1:
-            live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
             source, slots = self.as_columns(value, layer, live)
             data = packing.fc_sparse(layer, slots)
             out = Buffer(outputs * BLOCK, columns=True)

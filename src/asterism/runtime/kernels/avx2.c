@@ -7,4 +7,5 @@
 #define DENSE_ROWS 3
 #define DENSE_CASES(CALL) CASE(3, CALL)
 #define PANEL_IMAGES 4
+#define PANELS 1
 #include "kernels.h"

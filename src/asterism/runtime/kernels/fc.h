@@ -10,6 +10,10 @@ enum {
 
 INLINE Vec splat(float x) { return x - (Vec){0}; }
 INLINE float activated(const Step *s, float x) { return s->activation == RELU && 0 > x ? 0 : x; }
+INLINE Vec all_activated(const Step *s, Vec x)
+{
+    return s->activation == RELU ? (Vec)(~(VecI)(splat(0) > x) & (VecI)x) : x;
+}
 
 /* SELL-8: slices of eight rows of like length; weights and places interleaved eight by eight. */
 static void fc_sparse_one(const Step *s, const float *in, const float *other, float *out,
@@ -121,32 +125,41 @@ static void fc_sparse(const Step *s, const float *in, const float *other, float 
             UNROLL for (int v = 0; v < VECTORS; v++)
                 one[v] += splat(e->weight) * *(const Vec *)(in + e->offset + v * WIDTH);
         float *to = out + rows[i] * BLOCK;
-        UNROLL for (int v = 0; v < VECTORS; v++) {
-            Vec sum = one[v] + two[v];
-            if (s->activation == RELU) sum = (Vec)(~(VecI)(splat(0) > sum) & (VecI)sum);
-            *(Vec *)(to + v * WIDTH) = sum;
-        }
+        UNROLL for (int v = 0; v < VECTORS; v++)
+            *(Vec *)(to + v * WIDTH) = all_activated(s, one[v] + two[v]);
     }
 }
 
-/* Panels of 16 outputs, all inputs of a panel side by side; several images at once. */
-INLINE void panel(const Step *s, const float *in, float *out, const float *weights,
-                  const float *bias, int64_t in_stride, int64_t out_stride, int64_t width,
-                  const int count)
+/* Panels of 16 outputs, all inputs of a panel side by side; several images and panels at once, or
+   there would be more to load than to multiply. A panel that is needed `soon` comes nearer meanwhile. */
+INLINE void panels(const Step *s, const float *in, float *out, const float *weights,
+                   const float *bias, const float *soon, int64_t in_stride, int64_t out_stride,
+                   int64_t width, const int images, const int count)
 {
     enum { HALVES = 16 / WIDTH };
-    Vec acc[PANEL_IMAGES][HALVES];
-    UNROLL for (int i = 0; i < count; i++)
-        UNROLL for (int v = 0; v < HALVES; v++) acc[i][v] = *(const Vec *)(bias + v * WIDTH);
-    for (int64_t k = 0; k < s->size[F_INPUTS]; k++, weights += 16)
-        UNROLL for (int i = 0; i < count; i++) {
+    int64_t inputs = s->size[F_INPUTS];
+    Vec acc[PANEL_IMAGES][PANELS * HALVES];
+    UNROLL for (int i = 0; i < images; i++)
+        UNROLL for (int v = 0; v < count * HALVES; v++) acc[i][v] = *(const Vec *)(bias + v * WIDTH);
+    for (int64_t k = 0; k < inputs; k++) {
+        __builtin_prefetch(soon + k * 16, 0, 2);
+        Vec w[PANELS * HALVES];
+        UNROLL for (int v = 0; v < count * HALVES; v++)
+            w[v] = *(const Vec *)(weights + (v / HALVES * inputs + k) * 16 + v % HALVES * WIDTH);
+        UNROLL for (int i = 0; i < images; i++) {
             Vec x = splat(in[i * in_stride + k]);
-            UNROLL for (int v = 0; v < HALVES; v++) acc[i][v] += x * *(const Vec *)(weights + v * WIDTH);
+            UNROLL for (int v = 0; v < count * HALVES; v++) acc[i][v] += x * w[v];
         }
-    UNROLL for (int i = 0; i < count; i++)
-        UNROLL for (int v = 0; v < HALVES; v++)
-            for (int lane = 0; lane < WIDTH && v * WIDTH + lane < width; lane++)
-                out[i * out_stride + v * WIDTH + lane] = activated(s, acc[i][v][lane]);
+    }
+    UNROLL for (int i = 0; i < images; i++)
+        UNROLL for (int v = 0; v < count * HALVES; v++) {
+            float *to = out + i * out_stride + v * WIDTH;
+            Vec result = all_activated(s, acc[i][v]);
+            if ((v + 1) * WIDTH <= width)
+                *(Vec *)to = result;
+            else
+                __builtin_memcpy(to, &result, v * WIDTH < width ? (width - v * WIDTH) * 4 : 0);
+        }
 }
 
 static void fc_dense(const Step *s, const float *in, const float *other, float *out,
@@ -158,13 +171,21 @@ static void fc_dense(const Step *s, const float *in, const float *other, float *
     int64_t in_stride = n[F_ROWS] > 1 ? n[F_INPUTS] : s->in.stride;
     int64_t out_stride = n[F_ROWS] > 1 ? n[F_OUTPUTS] : s->out.stride;
     (void)other;
-    for (int64_t o = 0; o < n[F_OUTPUTS]; o += 16, weights += 16 * n[F_INPUTS], bias += 16) {
+    for (int64_t o = 0, step; o < n[F_OUTPUTS]; o += step) {
         int64_t i = 0, width = n[F_OUTPUTS] - o;
-#define PANEL(COUNT) \
-        for (; i + COUNT <= count; i += COUNT) \
-            panel(s, in + i * in_stride, out + i * out_stride + o, weights, bias, in_stride, \
-                  out_stride, width, COUNT);
-        PANEL(PANEL_IMAGES)
-        PANEL(1)
+        step = width > 16 * (PANELS - 1) ? 16 * PANELS : 16;
+        const float *from = weights + o * n[F_INPUTS];
+#define RUN_PANELS(IMAGES, COUNT) \
+        for (; i + IMAGES <= count; i += IMAGES) \
+            panels(s, in + i * in_stride, out + i * out_stride + o, from, bias + o, \
+                   from + (COUNT + i / IMAGES) * 16 * n[F_INPUTS], in_stride, out_stride, width, \
+                   IMAGES, COUNT);
+        if (step > 16) {
+            RUN_PANELS(PANEL_IMAGES, PANELS)
+            RUN_PANELS(1, PANELS)
+        } else {
+            RUN_PANELS(PANEL_IMAGES, 1)
+            RUN_PANELS(1, 1)
+        }
     }
 }

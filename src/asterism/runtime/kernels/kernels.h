@@ -6,7 +6,7 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16") /* or a tile goes through memory */
+#define UNROLL _Pragma("GCC unroll 32") /* or a tile goes through memory */
 #define OPAQUE(pointer) __asm__("" : "+r"(pointer))
 
 typedef int32_t Vec8i __attribute__((vector_size(32)));

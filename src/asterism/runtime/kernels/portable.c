@@ -6,4 +6,5 @@
 #define DENSE_ROWS 2
 #define DENSE_CASES(CALL)
 #define PANEL_IMAGES 2
+#define PANELS 1
 #include "kernels.h"
