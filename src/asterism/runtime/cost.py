@@ -6,7 +6,7 @@ as the fastest. `explain` shows predicted and measured time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The kernel chosen, and the seconds that it and the next best should take for an image."""
 
     kernel: str

@@ -6,7 +6,7 @@ kernels/conv.h and kernels/fc.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,7 @@ Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Window:
+class Window(NamedTuple):
     """How a convolution reads its packed input, as kernels/conv.h describes it."""
 
     channels: Indices
@@ -126,7 +125,7 @@ def count_loads(layer: Layer, at: Window, live: npt.NDArray[np.bool_]) -> int:
     """The live weights, of which those that share lines in rows.h count once."""
     y = np.arange(live.shape[2]) * layer.node.pair("dilation")[0]
     window = y % at.stride[0] * len(y) + y // at.stride[0] // SHARED
-    return sum(int(live[:, :, window == each].any(2).sum()) for each in np.unique(window))
+    return sum(int(live[:, :, window == each].any(2).sum()) for each in set(window.tolist()))
 
 
 def by_rows(at: Window) -> Window | None:
@@ -145,8 +144,7 @@ def by_rows(at: Window) -> Window | None:
     if not found:
         return None
     _, line, strips, step = min(found)
-    wide = replace(
-        at,
+    wide = at._replace(
         padding=(at.padding[0], at.padding[1] - left * at.stride[1]),
         strips=strips,
         line=line,

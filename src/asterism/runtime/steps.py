@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from asterism.runtime.cost import Choice
 from asterism.runtime.library import ACTIVATIONS, OPERATIONS, Operand, Step
@@ -26,8 +27,7 @@ class Buffer:
     stride: int = 0
 
 
-@dataclass(eq=False)
-class Planned:
+class Planned(NamedTuple):
     """A step before its operands have their places."""
 
     operation: str
@@ -47,13 +47,12 @@ class Planned:
         return [self.source, self.out, *([self.other] if self.other else [])]
 
 
-@dataclass(eq=False)
-class Plan:
+class Plan(NamedTuple):
     """The steps, and the floats of scratch that they need."""
 
     steps: list[Planned]
     scratch: int
-    choices: dict[int, Choice] = field(default_factory=dict)
+    choices: dict[int, Choice]
 
     def table(self) -> ctypes.Array[Step]:
         table = (Step * len(self.steps))()
