@@ -58,10 +58,10 @@ def test_no_row_asks_for_more_weights_than_the_paper_keeps(name: str, key: str) 
 
 def test_the_paper_budget_is_literal_but_for_the_epochs() -> None:
     for key in ("reweighted_l1", "reweighted_l2", "focuss"):
-        scaling, cut = budget("paper").methods[key].phases
-        assert (scaling.lam, scaling.normalise, scaling.reweights) == (0.0, False, 8)
-        assert (cut.reweights, cut.cut_by) == (0, "layerwise")
-        assert scaling.epochs_per_reweight == cut.cut_epochs == 1000 // 500
+        method = budget("paper").methods[key]
+        assert (method.lam, method.normalise, method.reweights) == (0.0, False, 8)
+        assert (method.cut_by, method.retrain_in) == ("layerwise", "q")
+        assert method.epochs_per_reweight == method.cut_epochs == 1000 // 500
 
 
 def test_an_unknown_budget_names_the_known_ones() -> None:
