@@ -5,6 +5,7 @@ python experiments/tradeoff.py        # writes experiments/tradeoff.svg
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from itertools import groupby
@@ -45,7 +46,7 @@ class Mean(NamedTuple):
 
 def main() -> None:
     with rc_context(STYLE):
-        figure = Figure(figsize=(7.4, 4.2), layout="constrained")
+        figure = Figure(figsize=(8.2, 5.6), layout="constrained")
         axes = figure.subplots()
         labels: list[Label] = []
         for point in LENET5:
@@ -53,11 +54,11 @@ def main() -> None:
                 place = point.nonzeros, point.test_error_percent
                 axes.plot(*place, "o", color=FAINT, markerfacecolor="none")
                 labels.append(Label(*place, point.name.replace(" weight", ""), FAINT))
-        drawn: list[Mean] = []
+        lines: list[list[Mean]] = []
         for (key, name), colour in zip(LINES.items(), COLOURS[1:], strict=False):
             line = [mean for mean in means("tradeoff") if mean.method.startswith(key)]
             draw(axes, line, colour, fmt="o-", markersize=4, label=name)
-            drawn += line
+            lines.append(line)
         points = [
             mean for name in ("standard", "record") for mean in means(name) if mean.method in POINTS
         ]
@@ -72,18 +73,31 @@ def main() -> None:
         axes.minorticks_off()
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set(xlabel="Weights left, of 430,500", ylabel="Test error (%)")
-        bars = [
+        taken = [
             (mean.weights, mean.error + mean.spread * share / 4)
-            for mean in (*drawn, *points)
+            for mean in (*points, *itertools.chain(*lines))
             for share in range(-4, 5)
         ]
-        label_points(axes, [*named, *labels], bars)
+        for line in lines:
+            taken += [place for pair in itertools.pairwise(line) for place in between(*pair)]
+        label_points(axes, [*named, *labels], taken)
         figure.savefig(HERE / "tradeoff.svg", metadata={"Date": None})
 
 
 def draw(axes: Axes, group: Sequence[Mean], colour: str, **style: Any) -> None:
     weights, errors, spreads = zip(*((m.weights, m.error, m.spread) for m in group), strict=True)
     axes.errorbar(weights, errors, spreads, color=colour, **style)
+
+
+def between(one: Mean, other: Mean) -> list[tuple[float, float]]:
+    """Along the line from one to the other, on logarithmic axes."""
+    return [
+        (
+            one.weights * (other.weights / one.weights) ** (part / 20),
+            one.error * (other.error / one.error) ** (part / 20),
+        )
+        for part in range(21)
+    ]
 
 
 def means(folder: str) -> list[Mean]:
@@ -95,7 +109,7 @@ def means(folder: str) -> list[Mean]:
         seeds = list(group)
         errors = [record["test_error_percent"] for record in seeds]
         weights = fmean(record["nonzeros"] for record in seeds)
-        found.append(Mean(method, weights, fmean(errors), stdev(errors)))
+        found.append(Mean(method, weights, fmean(errors), stdev(errors) if seeds[1:] else 0.0))
     return sorted(found, key=lambda mean: -mean.weights)
 
 

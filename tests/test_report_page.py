@@ -9,7 +9,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib.resources import files
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from asterism.data import Dataset
 from asterism.errors import InputError
 from asterism.progress import print_lines
 from asterism.report.account import read_account
-from asterism.report.labels import SIDES, _box
+from asterism.report.labels import GAPS, SIDES, _box
 from asterism.report.page import render
 from asterism.report.published import LENET5, LENET5_SHAPES, published_for
 from asterism.reproduce import reproduce
@@ -206,8 +206,8 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_a_name_is_beside_its_point():
-    for right, up in SIDES:
-        box = _box(100, 100, "name", right, up)
+    for gap, (right, up) in product(GAPS, SIDES):
+        box = _box(100, 100, "name", right * gap, up * gap)
         assert not (box.left < 100 < box.right and box.bottom < 100 < box.top)
 
 

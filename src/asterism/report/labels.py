@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = 8.0  # of the letters, in points
-GAP = 6.0  # between a point and its name
+GAPS = (6.0, 22.0, 44.0)  # between a point and its name; from afar a line leads to it
 # Where a name may stand, the best place first: (right of the point, above it), in −1, 0, 1.
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 
@@ -53,30 +54,37 @@ def label_points(
     unnamed = [axes.transData.transform(point) for point in others]
     taken = [Box(x - 4, y - 4, x + 4, y + 4) for x, y in [*places, *unnamed]]
     for label, (x, y) in zip(labels, places, strict=True):
-        for right, up in SIDES:
-            box = _box(x, y, label.text, right, up)
+        for gap, (right, up) in product(GAPS, SIDES):
+            box = _box(x, y, label.text, right * gap, up * gap)
             if box.within(inside) and not any(box.meets(other) for other in taken):
                 taken.append(box)
-                _write(axes, label, right, up)
+                _write(axes, label, right * gap, up * gap)
                 break
 
 
-def _box(x: float, y: float, text: str, right: int, up: int) -> Box:
-    """Where a name would be, its letters taken as somewhat wider than most."""
+def _box(x: float, y: float, text: str, right: float, up: float) -> Box:
+    """Where a name so far from its point would be; letters are taken as wider than most."""
     width, height = 0.62 * SIZE * len(text), 1.2 * SIZE
-    left = x + right * GAP + (right - 1) / 2 * width
-    bottom = y + up * GAP + (up - 1) / 2 * height
+    left = x + right + (_sign(right) - 1) / 2 * width
+    bottom = y + up + (_sign(up) - 1) / 2 * height
     return Box(left, bottom, left + width, bottom + height)
 
 
-def _write(axes: Axes, label: Label, right: int, up: int) -> None:
+def _write(axes: Axes, label: Label, right: float, up: float) -> None:
+    far = max(abs(right), abs(up)) > GAPS[0]
+    line = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 4}
     axes.annotate(
         label.text,
         (label.x, label.y),
-        xytext=(right * GAP, up * GAP),
+        xytext=(right, up),
         textcoords="offset points",
-        horizontalalignment={1: "left", 0: "center", -1: "right"}[right],
-        verticalalignment={1: "bottom", 0: "center", -1: "top"}[up],
+        horizontalalignment={1: "left", 0: "center", -1: "right"}[_sign(right)],
+        verticalalignment={1: "bottom", 0: "center", -1: "top"}[_sign(up)],
         fontsize=SIZE,
         color=label.colour,
+        arrowprops=line if far else None,
     )
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
