@@ -109,7 +109,7 @@ def means(folder: str) -> list[Mean]:
         seeds = list(group)
         errors = [record["test_error_percent"] for record in seeds]
         weights = fmean(record["nonzeros"] for record in seeds)
-        found.append(Mean(method, weights, fmean(errors), stdev(errors) if seeds[1:] else 0.0))
+        found.append(Mean(method, weights, fmean(errors), stdev(errors)))
     return sorted(found, key=lambda mean: -mean.weights)
 
 

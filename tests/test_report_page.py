@@ -207,7 +207,7 @@ def contrast(one: str, other: str) -> float:
 
 def test_a_name_is_beside_its_point():
     for gap, (right, up) in product(GAPS, SIDES):
-        box = _box(100, 100, "name", right * gap, up * gap)
+        box = _box(100, 100, "name", right, up, gap)
         assert not (box.left < 100 < box.right and box.bottom < 100 < box.top)
 
 

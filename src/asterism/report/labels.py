@@ -55,36 +55,31 @@ def label_points(
     taken = [Box(x - 4, y - 4, x + 4, y + 4) for x, y in [*places, *unnamed]]
     for label, (x, y) in zip(labels, places, strict=True):
         for gap, (right, up) in product(GAPS, SIDES):
-            box = _box(x, y, label.text, right * gap, up * gap)
+            box = _box(x, y, label.text, right, up, gap)
             if box.within(inside) and not any(box.meets(other) for other in taken):
                 taken.append(box)
-                _write(axes, label, right * gap, up * gap)
+                _write(axes, label, right, up, gap)
                 break
 
 
-def _box(x: float, y: float, text: str, right: float, up: float) -> Box:
-    """Where a name so far from its point would be; letters are taken as wider than most."""
+def _box(x: float, y: float, text: str, right: int, up: int, gap: float) -> Box:
+    """Where a name would be, its letters taken as somewhat wider than most."""
     width, height = 0.62 * SIZE * len(text), 1.2 * SIZE
-    left = x + right + (_sign(right) - 1) / 2 * width
-    bottom = y + up + (_sign(up) - 1) / 2 * height
+    left = x + right * gap + (right - 1) / 2 * width
+    bottom = y + up * gap + (up - 1) / 2 * height
     return Box(left, bottom, left + width, bottom + height)
 
 
-def _write(axes: Axes, label: Label, right: float, up: float) -> None:
-    far = max(abs(right), abs(up)) > GAPS[0]
+def _write(axes: Axes, label: Label, right: int, up: int, gap: float) -> None:
     line = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 4}
     axes.annotate(
         label.text,
         (label.x, label.y),
-        xytext=(right, up),
+        xytext=(right * gap, up * gap),
         textcoords="offset points",
-        horizontalalignment={1: "left", 0: "center", -1: "right"}[_sign(right)],
-        verticalalignment={1: "bottom", 0: "center", -1: "top"}[_sign(up)],
+        horizontalalignment={1: "left", 0: "center", -1: "right"}[right],
+        verticalalignment={1: "bottom", 0: "center", -1: "top"}[up],
         fontsize=SIZE,
         color=label.colour,
-        arrowprops=line if far else None,
+        arrowprops=line if gap > GAPS[0] else None,
     )
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)
