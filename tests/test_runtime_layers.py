@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from asterism.graph import Graph, Node
 from asterism.runtime import Net, cost, library, reference
+from asterism.runtime.packing import shared_from
 
 DENSITIES = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])
 BATCHES = st.sampled_from([0, 1, 3, 4, 7, 33])
@@ -84,7 +85,7 @@ KERNELS = {
     "sparse": ["CONV_SPARSE"],
     "dense": ["CONV_DENSE"],
     "rows": ["ROWS_SPARSE", "ROWS_SHARED", "ROWS_SHIFT", "ROWS_PACK"],
-    "columns": ["COLUMNS_SPARSE", "COLUMNS_FAR", "TURN"],
+    "columns": ["COLUMNS_SPARSE", "COLUMNS_FAR", "COLUMNS_SHARED", "TURN"],
 }
 
 
@@ -99,10 +100,12 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
         draw(st.integers(1, 5)),
         draw(st.integers(0, 2)),
     )
-    stride, size = draw(st.integers(1, 2)), draw(st.tuples(st.integers(7, 20), st.integers(7, 140)))
-    layer = nn.Conv2d(inputs, 7, extent, stride, padding)
+    stride, dilation = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    least = 4 * dilation + 3
+    size = draw(st.tuples(st.integers(least, 20), st.integers(least, 140)))
+    layer = nn.Conv2d(inputs, 7, extent, stride, padding, dilation)
     layer.weight.data = prune(layer.weight.data, draw(DENSITIES))
-    same = {"stride": stride, "padding": padding}
+    same = {"stride": stride, "padding": padding, "dilation": dilation}
     node = Node("conv", (0,), (0, 1), {f"{k}_{a}": v for k, v in same.items() for a in "hw"})
     pool = Node("max_pool", (2,), settings={"kernel_h": 2, "kernel_w": 2})
     nodes = (node, Node("relu", (1,)), pool)[: draw(st.integers(2, 3))]
@@ -121,6 +124,20 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
         by_rows = net.level == 2 and stride == 1 and padding < extent and extent > 1
         possible = {"rows": by_rows, "columns": not padding}.get(kernel, True)
         assert kernel in taken or not possible
+
+
+@given(
+    live=st.lists(st.booleans(), min_size=1, max_size=12),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 3),
+)
+def test_every_load_is_shared_within_reach(live: list[bool], stride: int, dilation: int) -> None:
+    first = shared_from(np.array([live]), stride, dilation)[0].tolist()
+    begun = set[int]()
+    for place, begin in ((k * dilation, first[k]) for k, alive in enumerate(live) if alive):
+        within = {p for p in begun if (place - p) % stride == 0 and place - p < 3 * stride}
+        assert begin == max(within, default=place)
+        begun.add(begin)
 
 
 @settings(max_examples=40)

@@ -17,11 +17,12 @@ from asterism.runtime.shapes import kernel
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
 PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.3, 0.8  # cycles for a number
-COLUMNS_SPARSE, COLUMNS_FAR = 1.0, 1.4  # cycles for a vector of products; from a farther cache
-ROWS_SPARSE, ROWS_SHARED = 1.05, 0.4  # cycles for sixteen products; of inputs loaded already
+COLUMNS_SPARSE, COLUMNS_FAR = 0.95, 1.35  # cycles for a vector of products; from a farther cache
+ROWS_SPARSE = 1.05  # cycles for sixteen products
+COLUMNS_SHARED = ROWS_SHARED = 0.4  # of inputs that are loaded already
 ROWS_SHIFT = 1.25  # cycles to shift sixteen sums
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
-MANY_SPARSE, MANY_DENSE = 0.127, 0.043  # cycles for one product and image, in a block
+MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
 PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
 
@@ -72,15 +73,16 @@ def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lane
     if rows is not None:
         vectors = rows.strips * rows.line // 16 * rows.out[0]
         shifts = ROWS_SHIFT * len(outputs) * (rows.halo + 2) * parts(layer, rows)
-        loads = count_loads(layer, rows, live.reshape(-1, *extent))
+        loads = count_loads(layer, live.reshape(-1, *extent), 0)
         products = ROWS_SPARSE * loads + ROWS_SHARED * (nonzeros - loads)
         costs["rows"] = vectors * (products + shifts) + ROWS_PACK * rows.packed
     if turned is not None:
-        products = nonzeros * at.out[0] * at.out[1] / lanes
         # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.
         tile = len(at.channels) * (extent[1] + 1) * (extent[2] + 7) * lanes * 4
-        per_product = COLUMNS_SPARSE if tile < CACHE else COLUMNS_FAR
-        costs["columns"] = per_product * products + TURN * turned
+        per_load = COLUMNS_SPARSE if tile < CACHE else COLUMNS_FAR
+        loads = count_loads(layer, live.reshape(-1, *extent), 1)
+        products = per_load * loads + COLUMNS_SHARED * (nonzeros - loads)
+        costs["columns"] = products * at.out[0] * at.out[1] / lanes + TURN * turned
     return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
 
 

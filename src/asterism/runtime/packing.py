@@ -121,11 +121,27 @@ def parts(layer: Layer, at: Window) -> int:
     return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
 
 
-def count_loads(layer: Layer, at: Window, live: npt.NDArray[np.bool_]) -> int:
-    """The live weights, of which those that share lines in rows.h count once."""
-    y = np.arange(live.shape[2]) * layer.node.pair("dilation")[0]
-    window = y % at.stride[0] * len(y) + y // at.stride[0] // SHARED
-    return sum(int(live[:, :, window == each].any(2).sum()) for each in set(window.tolist()))
+def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> Indices:
+    """For each live weight along the last axis, the place of the one with which its loads begin.
+
+    Up to two more share them, within SHARED sums: kernels/sharing.h.
+    """
+    first = np.zeros(live.shape, np.int32)
+    began = np.full((stride, *live.shape[:-1]), -SHARED * stride, np.int32)
+    for k in range(live.shape[-1]):
+        place, here = k * dilation, live[..., k]
+        of_phase = began[place % stride]
+        of_phase[here & (place - of_phase >= SHARED * stride)] = place
+        first[..., k] = of_phase
+    return first
+
+
+def count_loads(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> int:
+    """The live weights, of which those that share loads along this axis count once."""
+    stride, dilation = layer.node.pair("stride")[axis], layer.node.pair("dilation")[axis]
+    live = np.moveaxis(live, axis + 2, -1)
+    places = np.arange(live.shape[-1]) * dilation
+    return int((live & (shared_from(live, stride, dilation) == places)).sum())
 
 
 def by_rows(at: Window) -> Window | None:
@@ -196,26 +212,35 @@ def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
     group = (part * len(order) + row) * (at.halo + 1) + turn[x]
     entries = np.empty(len(row), ENTRY)
     entries["offset"], entries["weight"] = offsets[places], weight[places]
-    lines = y * layer.node.pair("dilation")[0] // at.stride[0]
-    entries = entries[_share_lines(entries["offset"], group, lines, at.line)]
+    entries = entries[_share(layer, entries["offset"], weight[order], group, 0, at.line)]
     starts = _starts(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
     return entries, starts, _i32(outputs[order]), layer.bias[outputs[order]]
 
 
-def _share_lines(
-    offsets: Indices, group: npt.NDArray[np.intp], lines: npt.NDArray[np.intp], line: int
+def _share(
+    layer: Layer,
+    offsets: Indices,
+    weight: Array,
+    group: npt.NDArray[np.intp],
+    axis: int,
+    pitch: int,
 ) -> npt.NDArray[np.intp]:
-    """An order of entries by group, in which those that share lines follow each other.
+    """An order by group of the entries of `weight`, in which those that share loads are together.
 
-    Marks the first of two or three in its offset, as rows.h wants it; they are of three lines.
+    Along an axis of the kernel, where sums are `pitch` apart. Marks the first of two or three in
+    its offset, as kernels/sharing.h wants it.
     """
-    window = offsets - lines % SHARED * line
-    order = np.lexsort((lines, window, group))
-    new = np.ones(len(order), bool)
-    new[1:] = (np.diff(group[order]) != 0) | (np.diff(window[order]) != 0)
-    first, of = order[new], np.cumsum(new) - 1
-    kind = np.bincount(of, lines[order] - lines[first][of], len(first)).astype(np.int32)
-    offsets[first] += kind
+    stride, dilation = layer.node.pair("stride")[axis], layer.node.pair("dilation")[axis]
+    live = weight != 0
+    at = np.nonzero(live)
+    first = shared_from(np.moveaxis(live, axis + 2, -1), stride, dilation)
+    away = (at[axis + 2] * dilation - np.moveaxis(first, -1, axis + 2)[at]) // stride
+    begin = offsets - away * pitch
+    order = np.lexsort((away, begin, group))
+    alone = away[order] == 0
+    of = np.cumsum(alone) - 1
+    kind = np.bincount(of, away[order]).astype(np.int32)
+    offsets[order[alone]] += kind
     return order[np.lexsort((kind[of], group[order]))]
 
 
@@ -236,6 +261,8 @@ def conv_columns(layer: Layer, slots: Indices) -> Data:
     entries = np.empty(len(row), ENTRY)
     entries["offset"] = slots[group[row] * weight.shape[1] + channel, y * down, x * along] * BLOCK
     entries["weight"] = weight[order[row], channel, y, x]
+    pitch = layer.node.pair("stride")[1] * BLOCK
+    entries = entries[_share(layer, entries["offset"], weight[order], row, 1, pitch)]
     return entries, _starts(np.bincount(row, minlength=len(order))), _i32(order), layer.bias[order]
 
 

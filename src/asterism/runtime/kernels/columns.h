@@ -1,7 +1,8 @@
 /* Sparse convolutions over a block of images: a vector holds one place of WIDTH images.
 
    No load is unaligned and nothing needs packing; but a tile's inputs take WIDTH times the room, so
-   this suits few channels. Tiles of one or two rows by up to eight columns, as a pooled one needs. */
+   this suits few channels. Tiles of one or two rows by up to eight columns, as a pooled one needs;
+   entries side by side share their loads. */
 
 enum { L_CHANNELS, L_HEIGHT, L_WIDTH, L_PITCH_X, L_PITCH_Y, L_OUT_W, L_PLANE, L_POOL };
 
@@ -17,35 +18,27 @@ INLINE Vec larger(Vec a, Vec b)
 #endif
 }
 
+INLINE void put_column(const Step *s, float *out, Vec v)
+{
+    *(Vec *)out = s->activation == RELU ? larger(splat(0), v) : v;
+}
+
 INLINE void columns_tile(const Step *s, const float *in, float *out, const Entry *e,
                          const Entry *end, float bias, const int pitch, const int rows,
                          const int wide)
 {
-    Vec acc[2][8];
+    Vec acc[2 * 8];
     int64_t below = s->size[L_PITCH_Y], width = s->size[L_OUT_W];
-    UNROLL for (int x = 0; x < wide; x++) acc[0][x] = acc[1][x] = splat(bias);
-    for (; e < end; e++) {
-        const float *p = in + e->offset, *q = p + below;
-        OPAQUE(p);
-        OPAQUE(q);
-        Vec w = splat(e->weight);
-        UNROLL for (int x = 0; x < wide; x++) {
-            acc[0][x] += w * *(const Vec *)(p + x * pitch);
-            if (rows > 1) acc[1][x] += w * *(const Vec *)(q + x * pitch);
-        }
-    }
-    if (s->activation == RELU)
-        UNROLL for (int x = 0; x < wide; x++)
-            UNROLL for (int r = 0; r < rows; r++) acc[r][x] = larger(splat(0), acc[r][x]);
-    if (s->size[L_POOL])
+    UNROLL for (int i = 0; i < rows * wide; i++) acc[i] = splat(bias);
+    add_entries(acc, in, e, end, rows, below, wide, 1, pitch);
+    if (s->size[L_POOL] && rows > 1)
         UNROLL for (int x = 0; x + 1 < wide; x += 2) {
-            Vec left = larger(acc[0][x], acc[1][x]), right = larger(acc[0][x + 1], acc[1][x + 1]);
-            *(Vec *)(out + x / 2 * BLOCK) = larger(left, right);
+            Vec left = larger(acc[x], acc[wide + x]);
+            put_column(s, out + x / 2 * BLOCK, larger(left, larger(acc[x + 1], acc[wide + x + 1])));
         }
     else
-        UNROLL for (int x = 0; x < wide; x++)
-            UNROLL for (int r = 0; r < rows; r++)
-                *(Vec *)(out + (r * width + x) * BLOCK) = acc[r][x];
+        UNROLL for (int i = 0; i < rows * wide; i++)
+            put_column(s, out + (i / wide * width + i % wide) * BLOCK, acc[i]);
 }
 
 /* All channels of a tile at row u and column x. */

@@ -15,6 +15,26 @@ INLINE Vec all_activated(const Step *s, Vec x)
     return s->activation == RELU ? (Vec)(~(VecI)(splat(0) > x) & (VecI)x) : x;
 }
 
+/* An entry in one load of 64 bits, and none of 512, as those are what sparse layers wait for. */
+INLINE int64_t entry(const Entry *e)
+{
+    int64_t both;
+    __builtin_memcpy(&both, e, sizeof both);
+    OPAQUE(both);
+    return both;
+}
+
+INLINE Vec weight(const Entry *e, int64_t entry)
+{
+#if WIDTH == 16
+    (void)e;
+    return (Vec)_mm512_set1_epi32((int32_t)(entry >> 32));
+#else
+    (void)entry;
+    return splat(e->weight);
+#endif
+}
+
 /* SELL-8: slices of eight rows of like length; weights and places interleaved eight by eight. */
 static void fc_sparse_one(const Step *s, const float *in, const float *other, float *out,
                           int64_t images)
@@ -114,8 +134,9 @@ static void fc_sparse(const Step *s, const float *in, const float *other, float 
         Vec one[VECTORS], two[VECTORS]; /* two chains, or the latency of one would be seen */
         UNROLL for (int v = 0; v < VECTORS; v++) one[v] = splat(bias[i]), two[v] = splat(0);
         for (; e + 1 < end; e += 2) {
-            const float *p = in + e[0].offset, *q = in + e[1].offset;
-            Vec w = splat(e[0].weight), x = splat(e[1].weight);
+            int64_t first = entry(e), second = entry(e + 1);
+            const float *p = in + (int32_t)first, *q = in + (int32_t)second;
+            Vec w = weight(e, first), x = weight(e + 1, second);
             UNROLL for (int v = 0; v < VECTORS; v++) {
                 one[v] += w * *(const Vec *)(p + v * WIDTH);
                 two[v] += x * *(const Vec *)(q + v * WIDTH);

@@ -14,6 +14,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 #include "conv.h"
 #include "fc.h"
+#include "sharing.h"
 #include "columns.h"
 #include "other.h"
 #include "train.h"

@@ -6,9 +6,7 @@
    the column that needs no shift; the same from the left. What a shift lets in are zeros, which is what
    padding consists of: an image as wide as its line needs no halo.
 
-   What bounds it are these loads, about one in a cycle: an entry of its own takes twice as long as the
-   multiplications would. Entries in lines one below the other, which a dense kernel has throughout,
-   share theirs.
+   Entries in lines one below the other, which a dense kernel has throughout, share their loads.
 
    Packed as for conv.h, but in strips of 16, 32 or 64 columns, `step` of which are new. The input
    channels come in parts whose lines stay in the first-level cache; the sums of the parts so far
@@ -22,9 +20,6 @@ enum {
     R_ABOVE, R_BELOW, /* rows of zeros that the next layer reads around the result: its padding */
 };
 enum { SUMS = 16 };
-
-/* In the low bits of an entry's offset: the entries that follow it are one line further, two, or both. */
-enum { ALONE, NEXT, AFTER_NEXT, BOTH };
 
 /* Every lane takes the value of the one after it, or before it, in its row. */
 INLINE void shift_left(Vec *acc, const int rows, const int wide)
@@ -41,58 +36,6 @@ INLINE void shift_right(Vec *acc, const int rows, const int wide)
         Vec before = i % wide ? acc[i - 1] : splat(0);
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)acc[i], (__m512i)before, 15);
     }
-}
-
-/* One to three entries in lines one below the other: a line is loaded once for all of them. */
-INLINE void add_lines(Vec *acc, const float *p, Vec first, Vec second, Vec third, const int kind,
-                      const int sums, const int wide)
-{
-    const int below = kind == ALONE ? 0 : kind == NEXT ? 1 : 2;
-    Vec next = second, last = kind == BOTH ? third : second;
-    UNROLL for (int i = 0; i < sums + below * wide; i++) {
-        Vec x = *(const Vec *)(p + i * WIDTH);
-        if (kind != ALONE) __asm__("" : "+v"(x)); /* or gcc loads it for each */
-        if (i < sums) acc[i] += first * x;
-        if (kind & NEXT && i >= wide && i - wide < sums) acc[i - wide] += next * x;
-        if (kind & AFTER_NEXT && i >= 2 * wide) acc[i - 2 * wide] += last * x;
-    }
-}
-
-/* An entry in one load of 64 bits, and none of 512, as those are what there are too many of. */
-INLINE int64_t entry(const Entry *e)
-{
-    int64_t both;
-    __builtin_memcpy(&both, e, sizeof both);
-    OPAQUE(both);
-    return both;
-}
-
-INLINE Vec weight(int64_t entry) { return (Vec)_mm512_set1_epi32((int32_t)(entry >> 32)); }
-
-/* Those of one kind, from e on; where the next kind begins. */
-INLINE const Entry *add_kind(Vec *acc, const float *in, const Entry *e, const Entry *end,
-                             const int kind, const int sums, const int wide)
-{
-    const int count = kind == ALONE ? 1 : kind == BOTH ? 3 : 2;
-    for (; e < end; e += count) {
-        int64_t one = entry(e);
-        const float *p = in + (int32_t)one - kind;
-        OPAQUE(p);
-        if ((one & BOTH) != kind) break;
-        Vec w = weight(one), second = count > 1 ? weight(entry(e + 1)) : w;
-        add_lines(acc, p, w, second, count > 2 ? weight(entry(e + 2)) : w, kind, sums, wide);
-    }
-    return e;
-}
-
-/* The entries of one column of the kernel, kind by kind. A tile's rows lie one after the other. */
-INLINE void add_column(Vec *acc, const float *in, const Entry *e, const Entry *end, const int sums,
-                       const int wide)
-{
-    e = add_kind(acc, in, e, end, ALONE, sums, wide);
-    e = add_kind(acc, in, e, end, NEXT, sums, wide);
-    e = add_kind(acc, in, e, end, AFTER_NEXT, sums, wide);
-    add_kind(acc, in, e, end, BOTH, sums, wide);
 }
 
 INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t u, const int rows,
@@ -136,7 +79,7 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
     Vec acc[SUMS], parked[SUMS];
     UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
     for (; right > 0; right--, starts++) {
-        add_column(acc, in, e + starts[0], e + starts[1], sums, wide);
+        add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
         shift_left(acc, rows, wide);
     }
     UNROLL for (int i = 0; i < sums; i++)
@@ -144,13 +87,13 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
     if (left) {
         UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
         for (; left > 0; left--, starts++) {
-            add_column(acc, in, e + starts[0], e + starts[1], sums, wide);
+            add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
             shift_right(acc, rows, wide);
         }
         UNROLL for (int i = 0; i < sums; i++) acc[i] += parked[i];
     } else
         UNROLL for (int i = 0; i < sums; i++) acc[i] = parked[i];
-    add_column(acc, in, e + starts[0], e + starts[1], sums, wide);
+    add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
     if (part + 1 < s->size[R_PARTS]) {
         UNROLL for (int i = 0; i < sums; i++) ((Vec *)so_far)[i] = acc[i];
         return;
