@@ -151,6 +151,7 @@ def test_the_plan_is_explained() -> None:
         net.explain(),
         net.explain(np.zeros((1, *shape), np.float32)),
         net.explain(np.zeros((40, *shape))),
+        net.explain(np.zeros((33, *shape))),  # one of which runs alone, by the other plan
     ):
         assert "conv + max_pool" in text
         assert "linear + relu" in text

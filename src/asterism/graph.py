@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from asterism.errors import FormatError
@@ -75,7 +74,6 @@ OPERATIONS: dict[str, Operation] = {
 _NAMES = {operation.code: name for name, operation in OPERATIONS.items()}
 
 
-@dataclass(frozen=True)
 class Node:
     """One layer: what it does, to which values, with which weights and settings.
 
@@ -86,20 +84,27 @@ class Node:
     0
     """
 
-    op: str
-    inputs: tuple[int, ...]
-    weights: tuple[int | None, ...] = ()
-    settings: Mapping[str, Number] | tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        weights, settings = list(self.weights), self.settings
-        while weights and weights[-1] is None:
-            weights.pop()
-        object.__setattr__(self, "weights", tuple(weights))
+    def __init__(
+        self,
+        op: str,
+        inputs: tuple[int, ...],
+        weights: Sequence[int | None] = (),
+        settings: Mapping[str, Number] | tuple[int, ...] = (),
+    ) -> None:
+        given = list(weights)
+        while given and given[-1] is None:
+            given.pop()
         if not isinstance(settings, tuple):
-            defaults = OPERATIONS[self.op].defaults
+            defaults = OPERATIONS[op].defaults
             kept = {name: number for name, number in settings.items() if number != defaults[name]}
-            object.__setattr__(self, "settings", kept or ())
+            settings = kept or ()
+        self.op, self.inputs, self.weights, self.settings = op, inputs, tuple(given), settings
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"Node({self.op!r}, {self.inputs}, {self.weights}, {self.settings})"
 
     @property
     def known(self) -> bool:

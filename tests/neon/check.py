@@ -42,15 +42,15 @@ def build(folder: str) -> str:
 def record(net: Net, x: np.ndarray) -> bytes:
     """A network and its input as replay.c reads them."""
     data, steps = bytearray(64), []
-    for plan, table in zip(net.plans, net._tables, strict=True):
-        for planned, row in zip(plan.steps, table, strict=True):
+    for plan in net.plans:
+        for planned, row in zip(plan.steps, plan.table, strict=True):
             step = Step.from_buffer_copy(row)
             for i, array in enumerate(planned.data):
                 step.data[i] = len(data)
                 data += np.ascontiguousarray(array).tobytes()
                 data += bytes(-len(data) % 64)
             steps.append(bytes(step))
-    counts = [len(table) for table in net._tables]
+    counts = [len(plan.steps) for plan in net.plans]
     scratch = max(plan.scratch for plan in net.plans)
     sizes = [int(np.prod(shape)) for shape in (net.input_shape, net.output_shape)]
     header = np.array([*counts, scratch, *sizes, len(x), len(data)], np.int64)
@@ -64,7 +64,7 @@ class Emulated:
         self.command, self.runs, self.here = ["qemu-aarch64", program], 0, Net.__call__
 
     def __call__(self, net: Net, x: np.ndarray) -> np.ndarray[Any, Any]:
-        if net._program is None:  # nothing to compute
+        if net._few is None:  # nothing to compute
             return self.here(net, x)
         self.runs += 1
         recording = record(net, np.ascontiguousarray(x, np.float32))

@@ -16,14 +16,10 @@ from numpy.typing import NDArray
 import asterism.runtime.library as library
 from asterism.errors import FormatError
 from asterism.file.dtypes import Words
-from asterism.file.mixing import SQUASH, STRETCH
 from asterism.file.ranges import ENDS_EARLY, LEFT_OVER
 from asterism.file.streams import FLAGS, Indices, Mask, Places, Slot, Stream
 from asterism.file.symbols import MAX_TEXT, PRIMER, TOO_LONG
 from asterism.file.units import Grid
-
-_SQUASH = np.array(SQUASH, np.uint16)
-_STRETCH = np.array(STRETCH, np.int16)
 
 _NO_MEMORY, _ENDS_EARLY, _TOO_LONG = 1, 2, 3
 
@@ -45,8 +41,7 @@ class Compiled:
         self._kernels, self._data = kernels, data
         self.decoding = data is not None
         self._stream = kernels.asterism_stream_new(
-            *(data, len(data or b""), _at(_SQUASH), _at(_STRETCH)),
-            *(PRIMER, len(PRIMER), FLAGS, len(Slot)),
+            data, len(data or b""), PRIMER, len(PRIMER), FLAGS, len(Slot)
         )
         if not self._stream:
             raise MemoryError("no memory for the statistics of a file")

@@ -16,6 +16,7 @@ towards −∞), tables included: each platform computes the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -34,7 +35,8 @@ WEIGHT_LIMIT = 1 << 20
 RATE_SHIFT = 14
 
 
-def _squash_table() -> list[int]:
+@cache
+def squash_table() -> list[int]:
     """2¹⁶ / (1 + e^(−x/256)) for x = 0 … REACH, rounded down."""
     step = 1_148_426_689_630_428_643  # e^(−1/256) · 2⁶⁰, rounded down
     table, power = [], 1 << 60
@@ -44,23 +46,19 @@ def _squash_table() -> list[int]:
     return table
 
 
-def _stretch_table() -> list[int]:
+@cache
+def stretch_table() -> list[int]:
     """The inverse, by the upper 12 of 16 bits: the first x with squash(x) ≥ p + 8."""
-    upper = np.array(SQUASH)
+    upper = np.array(squash_table())
     ascending = np.concatenate([ONE - upper[:0:-1], upper[:-1]])  # of x = −REACH … REACH − 1
     table: list[int] = (ascending.searchsorted(np.arange(8, ONE, 16)) - REACH).tolist()
     return table
 
 
-SQUASH = _squash_table()
-
-
 def squash(x: int) -> int:
     """The probability, in units of 2⁻¹⁶, of log-odds x, in units of 1/256."""
-    return SQUASH[min(x, REACH)] if x >= 0 else ONE - SQUASH[min(-x, REACH)]
-
-
-STRETCH = _stretch_table()
+    table = squash_table()
+    return table[min(x, REACH)] if x >= 0 else ONE - table[min(-x, REACH)]
 
 
 class Mixer:
@@ -110,7 +108,8 @@ class Mixer:
         self._ones[table], self._seen[table] = [0] * size, [0] * size
 
     def _mix(self, p0: int, cells: Sequence[int]) -> tuple[int, Sequence[int]]:
-        start, prior = STRETCH[p0 >> 4], self._prior
+        stretch, prior = stretch_table(), self._prior
+        start = stretch[p0 >> 4]
         total, pulls = start << 16, []
         for ones, seen, weight, cell in zip(
             self._ones, self._seen, self._weights, cells, strict=True
@@ -118,7 +117,7 @@ class Mixer:
             count = seen[cell]
             pull = 0
             if count:
-                pull = STRETCH[(ones[cell] * ONE + prior * p0) // (count + prior) >> 4] - start
+                pull = stretch[(ones[cell] * ONE + prior * p0) // (count + prior) >> 4] - start
                 total += weight * pull
             pulls.append(pull)
         return min(max(squash(total >> 16), LEAST), ONE - LEAST), pulls

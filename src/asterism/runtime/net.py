@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import warnings
+from _thread import allocate_lock  # threading's Lock: to import that would take a millisecond
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,14 @@ import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
 from asterism.graph import Graph, decode
 from asterism.runtime.lowering import lower
+from asterism.runtime.packing import BLOCK
 from asterism.runtime.program import plan
 from asterism.runtime.shapes import Array, infer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from asterism.runtime.steps import Plan
 
 FEW = 4  # images that run one by one, as in kernels/run.c
 _F32 = np.dtype(np.float32)
@@ -49,7 +53,8 @@ class Net:
         self.weights = [_float32(array) for array in tensors.values()]
         self.shapes = infer(graph, self.weights)
         self.input_shape, self.output_shape = self.shapes[0], self.shapes[-1]
-        self._program: int | None = None
+        self._few: int | None = None  # the program for single images, compiled if there is one
+        self._many: int | None = None  # that for batches, once it was asked for
         self._library = library.load()
         if self._library is None:
             _say_once()
@@ -58,22 +63,39 @@ class Net:
 
     def _compile(self, lib: ctypes.CDLL) -> None:
         self.layers = lower(self.graph, self.shapes, self.weights)
-        result = self.layers[-1].out if self.layers else 0
         if not self.layers:
             return  # only reshaped: nothing to compute
         self.level = library.choose_level(lib)
+        self._run, self._lock = lib.asterism_run, allocate_lock()
+        self._one = self._plan(many=False)
+        self._few = self._new(self._one)
+
+    def _plan(self, many: bool) -> Plan:
         lanes = library.LANES[self.level]
-        self.plans = [plan(self.layers, self.shapes, result, many, lanes) for many in (False, True)]
-        self._tables = [each.table() for each in self.plans]
-        one, many = self._tables
-        scratch = max(each.scratch for each in self.plans)
+        return plan(self.layers, self.shapes, self.layers[-1].out, many, lanes)
+
+    def _new(self, one: Plan, many: Plan | None = None) -> int:
+        assert self._library is not None
+        steps = [one.table, len(one.steps), *([many.table, len(many.steps)] if many else [None, 0])]
+        scratch = max(one.scratch, many.scratch if many else 0)
         sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
-        self._program = lib.asterism_new(
-            one, len(one), many, len(many), scratch, *sizes, self.level
-        )
-        self._run = lib.asterism_run
-        if not self._program:
+        program: int | None = self._library.asterism_new(*steps, scratch, *sizes, self.level)
+        if not program:
             raise MemoryError("no memory for the network")
+        return program
+
+    def _for_batches(self) -> int:
+        with self._lock:
+            if self._many is None:
+                self._blocks = self._plan(many=True)
+                self._many = self._new(self._one, self._blocks)
+        return self._many
+
+    @property
+    def plans(self) -> tuple[Plan, Plan]:
+        """For single images, and for blocks of them."""
+        self._for_batches()
+        return self._one, self._blocks
 
     def __call__(self, x: npt.NDArray[Any]) -> Array:
         """The answers to a batch: float32 of shape (N, *output_shape)."""
@@ -81,17 +103,12 @@ class Net:
             x = self._contiguous(x)
         if x.shape[1:] != self.input_shape:
             self._refuse(x)
-        if self._program is None:
+        if self._few is None:
             return reference.run(self.graph, self.shapes, self.weights, x)
         n = len(x)
         out = np.empty((n, *self.output_shape), _F32)
-        status = self._run(
-            self._program,
-            _address(x),
-            _address(out),
-            n,
-            self.threads,
-        )
+        program = self._few if n < FEW else self._many or self._for_batches()
+        status = self._run(program, _address(x), _address(out), n, self.threads)
         if status:
             return self._again(x, status)
         return out
@@ -116,7 +133,7 @@ class Net:
 
     def explain(self, x: npt.NDArray[Any] | None = None) -> str:
         """The plan, layer by layer, with the time predicted, and measured on `x` if it is given."""
-        if self._program is None:
+        if self._few is None:
             return "runs in numpy: no compiled kernels, or nothing to compute"
         times = None
         if x is not None:
@@ -124,6 +141,8 @@ class Net:
             if x.shape[1:] != self.input_shape:
                 self._refuse(x)
         many = x is not None and len(x) >= FEW
+        if x is not None and many and len(x) % BLOCK < FEW:
+            x = x[: len(x) // BLOCK * BLOCK]  # the rest would not run by this plan
         if x is not None and len(x):
             runs = [self._profile(x, many) for _ in range(5)]
             times = [float(time) for time in np.median(runs, axis=0) / len(x)]
@@ -134,18 +153,17 @@ class Net:
     def _profile(self, x: Array, many: bool) -> list[float]:
         """Seconds of each step of a plan, over all of `x`."""
         assert self._library is not None
-        times = np.zeros(len(self.plans[many].steps))
+        times = np.zeros(max(len(each.steps) for each in self.plans))
         pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         out = np.empty((len(x), *self.output_shape), _F32)
-        self._library.asterism_profile(
-            self._program, x.ctypes.data, out.ctypes.data, len(x), pointer
-        )
-        return [float(time) for time in times]
+        program = self._many if many else self._few
+        self._library.asterism_profile(program, x.ctypes.data, out.ctypes.data, len(x), pointer)
+        return [float(time) for time in times[: len(self.plans[many].steps)]]
 
     def __del__(self) -> None:
-        if getattr(self, "_program", None) and self._library is not None:
-            self._library.asterism_free(self._program)
-            self._program = None
+        for program in (getattr(self, "_few", None), getattr(self, "_many", None)):
+            if program and self._library is not None:
+                self._library.asterism_free(program)
 
 
 def load(path: str | Path, *, threads: int = 1) -> Net:

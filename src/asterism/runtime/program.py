@@ -19,7 +19,7 @@ from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.reference import scale_and_shift
 from asterism.runtime.shapes import Shape, image
-from asterism.runtime.steps import Buffer, Plan, Planned, place
+from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
 from asterism.runtime.windows import find
 
 
@@ -28,7 +28,9 @@ def plan(layers: list[Layer], shapes: Sequence[Shape], result: int, many: bool, 
     program = _Program(layers, shapes, result, many, lanes)
     for layer in layers:
         program.emit(layer)
-    return Plan(program.finish(), place(program.steps), program.choices)
+    steps = program.finish()
+    scratch = place(steps)
+    return Plan(steps, scratch, program.choices, tabulate(steps))
 
 
 class _Program(Convolutions):

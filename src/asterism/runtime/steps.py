@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from asterism.runtime.cost import Choice
@@ -16,15 +15,12 @@ SCRATCH, INPUT, OUTPUT = 0, 1, 2
 SLACK = 16  # floats after each value, which a vector may read but nobody uses
 
 
-@dataclass(eq=False)
 class Buffer:
     """Memory of one value: for an image, or, as columns, for a whole block of them."""
 
-    size: int
-    space: int = SCRATCH
-    columns: bool = False
-    offset: int = 0
-    stride: int = 0
+    def __init__(self, size: int, space: int = SCRATCH, columns: bool = False) -> None:
+        self.size, self.space, self.columns = size, space, columns
+        self.offset = self.stride = 0
 
 
 class Planned(NamedTuple):
@@ -48,24 +44,26 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The steps, and the floats of scratch that they need."""
+    """The steps, as the kernels read them too, and the floats of scratch that they need."""
 
     steps: list[Planned]
     scratch: int
     choices: dict[int, Choice]
+    table: ctypes.Array[Step]
 
-    def table(self) -> ctypes.Array[Step]:
-        table = (Step * len(self.steps))()
-        for row, step in zip(table, self.steps, strict=True):
-            row.operation = OPERATIONS.index(step.operation)
-            row.whole_block = step.whole
-            row.activation = ACTIVATIONS.index(step.activation)
-            row.a, row.b = step.a, step.b
-            row.source, row.out = _operand(step.source), _operand(step.out)
-            row.other = _operand(step.other or step.source)
-            row.size[: len(step.sizes)] = [int(size) for size in step.sizes]
-            row.data[: len(step.data)] = [array.ctypes.data for array in step.data]
-        return table
+
+def tabulate(steps: list[Planned]) -> ctypes.Array[Step]:
+    table = (Step * len(steps))()
+    for row, step in zip(table, steps, strict=True):
+        row.operation = OPERATIONS.index(step.operation)
+        row.whole_block = step.whole
+        row.activation = ACTIVATIONS.index(step.activation)
+        row.a, row.b = step.a, step.b
+        row.source, row.out = _operand(step.source), _operand(step.out)
+        row.other = _operand(step.other or step.source)
+        row.size[: len(step.sizes)] = [int(size) for size in step.sizes]
+        row.data[: len(step.data)] = [array.ctypes.data for array in step.data]
+    return table
 
 
 def _operand(buffer: Buffer) -> Operand:

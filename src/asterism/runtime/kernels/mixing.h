@@ -21,8 +21,8 @@ typedef struct {
     const uint8_t *data;
     int64_t size;
     int direction;
-    const uint16_t *squash; /* REACH + 1 entries */
-    const int16_t *stretch; /* ONE / 16 entries */
+    uint16_t squash[REACH + 1];
+    int16_t stretch[ONE / 16];
     uint64_t inverse[BASE_LIMIT + 1]; /* of each count, in units of 2^-40, rounded up */
 } Coder;
 
@@ -144,6 +144,35 @@ static inline void count_bit(Cell *cell, int bit, uint32_t limit)
 static inline int64_t squash(const Coder *c, int64_t x)
 {
     return x >= 0 ? c->squash[x < REACH ? x : REACH] : ONE - c->squash[-x < REACH ? -x : REACH];
+}
+
+/* a * b / 2^60, rounded down, of numbers of up to 2^60 */
+static uint64_t product(uint64_t a, uint64_t b)
+{
+    const uint64_t low = (1u << 30) - 1;
+    uint64_t middle = (a >> 30) * (b & low) + (a & low) * (b >> 30) + ((a & low) * (b & low) >> 30);
+    return (a >> 30) * (b >> 30) + (middle >> 30);
+}
+
+/* squash: 2^16 / (1 + e^(-x/256)), rounded down; stretch, its inverse by the upper 12 of 16 bits: the
+   first x with squash(x) >= p + 8. */
+static void fill_tables(Coder *c)
+{
+    const uint64_t step = 1148426689630428643u; /* e^(-1/256) * 2^60, rounded down */
+    uint64_t power = 1ull << 60;
+    for (int x = 0; x <= REACH; x++, power = product(power, step)) {
+        uint64_t divisor = (1ull << 60) + power, rest = 1ull << 60, quotient = 0;
+        for (int bit = 0; bit < 16; bit++) {
+            rest *= 2, quotient *= 2;
+            if (rest >= divisor) rest -= divisor, quotient++;
+        }
+        c->squash[x] = (uint16_t)quotient;
+    }
+    int64_t x = -REACH;
+    for (int64_t p = 8; p < ONE; p += 16) {
+        while (x < REACH && squash(c, x) < p) x++;
+        c->stretch[p >> 4] = (int16_t)x;
+    }
 }
 
 /* `count` tables take part, 0 or all; it and `prior` are constants, for the compiler. A cell that

@@ -50,14 +50,13 @@ static void learn(Stream *s, const uint8_t *primer, int64_t primed)
 }
 
 /* Reads `data`, which must outlive it, or writes where `data` is NULL. NULL: no memory. */
-Stream *asterism_stream_new(const uint8_t *data, int64_t size, const uint16_t *squash_table,
-                            const int16_t *stretch_table, const uint8_t *primer, int64_t primed,
-                            int64_t flags, int64_t slots)
+Stream *asterism_stream_new(const uint8_t *data, int64_t size, const uint8_t *primer,
+                            int64_t primed, int64_t flags, int64_t slots)
 {
     Stream *s = calloc(1, sizeof *s + (size_t)slots);
     if (!s) return NULL;
-    s->coder = (Coder){.range = FULL, .data = data, .size = size, .direction = ENCODING,
-                       .squash = squash_table, .stretch = stretch_table};
+    s->coder = (Coder){.range = FULL, .data = data, .size = size, .direction = ENCODING};
+    fill_tables(&s->coder);
     for (uint64_t d = 1; d <= BASE_LIMIT; d++) s->coder.inverse[d] = (1ull << 40) / d + 1;
     open_mixer(&s->flags, &s->coder, flags, 0, NULL, WEIGHT);
     open_mixer(&s->lengths, &s->coder, slots * LENGTHS, 1,
