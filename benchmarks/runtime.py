@@ -18,7 +18,7 @@ from asterism import engines
 from asterism.capture import capture
 from asterism.rebuild import rebuild
 from asterism.runtime import Net, load
-from benchmarks.timing import median_ratio, seconds
+from benchmarks.timing import median_ratio
 
 # FOCUSS at the standard budget, seed 0: 0.85 % of the weights, at 4 bits.
 LENET5 = Path(__file__).parents[1] / "experiments/standard/lenet5-focuss-0.asterism"
@@ -92,26 +92,25 @@ def threads() -> float:
     return median_ratio(lambda: one(x), lambda: two(x), rounds=100)
 
 
+COLD = f"""
+from time import perf_counter
+began = perf_counter()
+import numpy as np
+numpy = perf_counter() - began
+from asterism.runtime import load
+load({str(LENET5)!r})(np.ones((1, 1, 28, 28), np.float32))
+print(numpy, perf_counter() - began)
+"""
+
+
 def cold() -> tuple[float, float]:
-    """A new process that imports numpy, and one that runs a file, less an empty one."""
-    answer = f"load({str(LENET5)!r})(np.ones((1, 1, 28, 28), np.float32))"
-    programs = (
-        "",
-        "import numpy",
-        f"import numpy as np; from asterism.runtime import load; {answer}",
-    )
-    for program in programs:
-        run(program)
-    turns = [[run(program) for program in programs] for _ in range(15)]
-    empty, numpy, ours = np.median(turns, axis=0)
-    return float(numpy - empty), float(ours - empty)
-
-
-def run(program: str) -> float:
+    """Seconds until a new process has imported numpy, and until it has the first answer."""
     # Modules are compiled already, as they are where it was installed.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    command = [sys.executable, "-c", program]
-    return seconds(lambda: subprocess.run(command, check=True, env=environment))
+    command = [sys.executable, "-c", COLD]
+    runs = [subprocess.check_output(command, env=environment, text=True) for _ in range(16)]
+    numpy, answer = np.median([[float(n) for n in run.split()] for run in runs[1:]], axis=0)
+    return float(numpy), float(answer)
 
 
 def arithmetic() -> Iterator[str]:

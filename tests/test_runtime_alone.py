@@ -66,7 +66,7 @@ def test_a_machine_without_the_instructions_is_told() -> None:
 
 
 FORKED = """
-import os, numpy as np
+import os, threading, numpy as np
 from asterism.graph import Graph, Node
 from asterism.runtime import Net
 weight = np.random.default_rng(0).random((3, 40), np.float32)
@@ -74,11 +74,20 @@ graph = Graph((40,), (Node("linear", (0,), (0,)),))
 one, two = (Net(graph, {"w": weight}, threads=n) for n in (1, 2))
 x = np.random.default_rng(1).random((500, 40), np.float32)
 assert (one(x) == two(x)).all()  # now there are threads, which a fork does not copy
-child = os.fork()
-same = (one(x) == two(x)).all()
-if not child:
-    os._exit(not same)
-assert same and os.waitpid(child, 0)[1] == 0
+expected, busy = one(x), True
+def keep_busy():
+    while busy:
+        one(x), two(x)
+caller = threading.Thread(target=keep_busy)
+caller.start()
+for _ in range(50):  # whatever the caller is about at that moment
+    child = os.fork()
+    if not child:
+        os._exit(not ((one(x) == expected).all() and (two(x) == expected).all()))
+    assert os.waitpid(child, 0)[1] == 0
+busy = False
+caller.join()
+assert (two(x) == expected).all()
 """
 
 

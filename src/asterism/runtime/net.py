@@ -6,7 +6,6 @@ import ctypes
 import math
 import os
 import warnings
-from _thread import allocate_lock  # threading's Lock: to import that would take a millisecond
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +52,8 @@ class Net:
         self.weights = [_float32(array) for array in tensors.values()]
         self.shapes = infer(graph, self.weights)
         self.input_shape, self.output_shape = self.shapes[0], self.shapes[-1]
-        self._few: int | None = None  # the program for single images, compiled if there is one
-        self._many: int | None = None  # that for batches, once it was asked for
+        self._few: _Program | None = None  # for single images: if any of it is compiled
+        self._many: _Program | None = None  # for blocks of them as well: once a batch has come
         self._library = library.load()
         if self._library is None:
             _say_once()
@@ -66,36 +65,28 @@ class Net:
         if not self.layers:
             return  # only reshaped: nothing to compute
         self.level = library.choose_level(lib)
-        self._run, self._lock = lib.asterism_run, allocate_lock()
-        self._one = self._plan(many=False)
-        self._few = self._new(self._one)
+        self._run = lib.asterism_run
+        self._few = self._program(self._plan(many=False))
 
     def _plan(self, many: bool) -> Plan:
         lanes = library.LANES[self.level]
         return plan(self.layers, self.shapes, self.layers[-1].out, many, lanes)
 
-    def _new(self, one: Plan, many: Plan | None = None) -> int:
+    def _program(self, *plans: Plan) -> _Program:
         assert self._library is not None
-        steps = [one.table, len(one.steps), *([many.table, len(many.steps)] if many else [None, 0])]
-        scratch = max(one.scratch, many.scratch if many else 0)
         sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
-        program: int | None = self._library.asterism_new(*steps, scratch, *sizes, self.level)
-        if not program:
-            raise MemoryError("no memory for the network")
-        return program
+        return _Program(self._library, plans, sizes, self.level)
 
-    def _for_batches(self) -> int:
-        with self._lock:
-            if self._many is None:
-                self._blocks = self._plan(many=True)
-                self._many = self._new(self._one, self._blocks)
-        return self._many
+    def _for_batches(self) -> _Program:
+        """Two threads may make one each, if each has the first batch: either serves."""
+        assert self._few is not None
+        self._many = made = self._program(*self._few.plans, self._plan(many=True))
+        return made
 
     @property
-    def plans(self) -> tuple[Plan, Plan]:
+    def plans(self) -> tuple[Plan, ...]:
         """For single images, and for blocks of them."""
-        self._for_batches()
-        return self._one, self._blocks
+        return (self._many or self._for_batches()).plans
 
     def __call__(self, x: npt.NDArray[Any]) -> Array:
         """The answers to a batch: float32 of shape (N, *output_shape)."""
@@ -108,7 +99,7 @@ class Net:
         n = len(x)
         out = np.empty((n, *self.output_shape), _F32)
         program = self._few if n < FEW else self._many or self._for_batches()
-        status = self._run(program, _address(x), _address(out), n, self.threads)
+        status = self._run(program.pointer, _address(x), _address(out), n, self.threads)
         if status:
             return self._again(x, status)
         return out
@@ -153,17 +144,33 @@ class Net:
     def _profile(self, x: Array, many: bool) -> list[float]:
         """Seconds of each step of a plan, over all of `x`."""
         assert self._library is not None
-        times = np.zeros(max(len(each.steps) for each in self.plans))
+        program = self._many or self._for_batches()
+        times = np.zeros(max(len(each.steps) for each in program.plans))
         pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         out = np.empty((len(x), *self.output_shape), _F32)
-        program = self._many if many else self._few
-        self._library.asterism_profile(program, x.ctypes.data, out.ctypes.data, len(x), pointer)
-        return [float(time) for time in times[: len(self.plans[many].steps)]]
+        self._library.asterism_profile(
+            program.pointer, x.ctypes.data, out.ctypes.data, len(x), pointer
+        )
+        return [float(time) for time in times[: len(program.plans[many].steps)]]
+
+
+class _Program:
+    """Compiled: plans for single images, and for blocks of them if there are two."""
+
+    def __init__(
+        self, lib: ctypes.CDLL, plans: tuple[Plan, ...], sizes: list[int], level: int
+    ) -> None:
+        self.plans, self._free = plans, lib.asterism_free
+        tables = [part for plan in plans for part in (plan.table, len(plan.steps))]
+        none = [None, 0] * (2 - len(plans))
+        scratch = max(plan.scratch for plan in plans)
+        self.pointer = lib.asterism_new(*tables, *none, scratch, *sizes, level)
+        if not self.pointer:
+            raise MemoryError("no memory for the network")
 
     def __del__(self) -> None:
-        for program in (getattr(self, "_few", None), getattr(self, "_many", None)):
-            if program and self._library is not None:
-                self._library.asterism_free(program)
+        if getattr(self, "pointer", None):
+            self._free(self.pointer)
 
 
 def load(path: str | Path, *, threads: int = 1) -> Net:

@@ -15,8 +15,6 @@ from asterism.graph import Graph, Node
 from asterism.runtime.shapes import Array, Given, Shape, image, kernel
 from asterism.runtime.windows import find
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
 
 def run(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array], x: Array) -> Array:
     """The network's answer to a batch; `shapes` as `infer` found them."""
@@ -106,7 +104,8 @@ def _gelu(x: Array, tanh: int) -> Array:
     if tanh:
         out: Array = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     elif x.size:
-        out = 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+        erf = np.vectorize(math.erf, otypes=[np.float64])
+        out = 0.5 * x * (1 + erf(x / math.sqrt(2)))
     else:
         out = x
     return out

@@ -18,18 +18,19 @@ typedef struct {
     const Step *one, *many; /* for single images, and for blocks of them */
     int64_t one_steps, many_steps, scratch_floats, in_floats, out_floats;
     const Kernels *kernels;
-    pthread_mutex_t lock;
     Scratch *spare;
 } Program;
+
+static pthread_mutex_t spares = PTHREAD_MUTEX_INITIALIZER; /* of every program */
 
 static float *memory(Scratch *scratch) { return (float *)((char *)scratch + 64); }
 
 static Scratch *borrow(Program *program)
 {
-    pthread_mutex_lock(&program->lock);
+    pthread_mutex_lock(&spares);
     Scratch *scratch = program->spare;
     if (scratch) program->spare = scratch->next;
-    pthread_mutex_unlock(&program->lock);
+    pthread_mutex_unlock(&spares);
     if (scratch) return scratch;
     size_t bytes = 64 + ((size_t)program->scratch_floats * sizeof(float) + 63) / 64 * 64;
     scratch = aligned_alloc(64, bytes);
@@ -39,10 +40,10 @@ static Scratch *borrow(Program *program)
 
 static void give_back(Program *program, Scratch *scratch)
 {
-    pthread_mutex_lock(&program->lock);
+    pthread_mutex_lock(&spares);
     scratch->next = program->spare;
     program->spare = scratch;
-    pthread_mutex_unlock(&program->lock);
+    pthread_mutex_unlock(&spares);
 }
 
 typedef struct {
@@ -189,19 +190,35 @@ static void *helper(void *unused)
     return unused;
 }
 
-/* A forked process has none of the threads, and what they held is lost to it. */
-static void forget_pool(void)
+/* A forked process has none of the threads; what they are about must be whole at that moment. */
+static void before_fork(void)
 {
+    pthread_mutex_lock(&pool.lock);
+    pthread_mutex_lock(&spares);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&spares);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&spares, NULL);
     pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.work, NULL);
     pthread_cond_init(&pool.done, NULL);
     pool.first = NULL, pool.threads = 0;
 }
 
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
 static void grow_pool(int64_t threads)
 {
-    static int watched;
-    if (!watched) watched = !pthread_atfork(NULL, NULL, forget_pool);
     pthread_t id;
     while (pool.threads < threads && !pthread_create(&id, NULL, helper, NULL)) {
         pthread_detach(id);
@@ -261,10 +278,12 @@ int asterism_interface(void)
 Program *asterism_new(const Step *one, int64_t one_steps, const Step *many, int64_t many_steps,
                       int64_t scratch_floats, int64_t in_floats, int64_t out_floats, int level)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     Program *program = malloc(sizeof *program);
     if (!program) return NULL;
     *program = (Program){one, many, one_steps, many_steps, scratch_floats, in_floats, out_floats,
-                         asterism_kernels_of(level), PTHREAD_MUTEX_INITIALIZER, NULL};
+                         asterism_kernels_of(level), NULL};
     return program;
 }
 
@@ -275,7 +294,6 @@ void asterism_free(Program *program)
         free(program->spare);
         program->spare = next;
     }
-    pthread_mutex_destroy(&program->lock);
     free(program);
 }
 
