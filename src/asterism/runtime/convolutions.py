@@ -29,8 +29,8 @@ class Convolutions(Builder):
         shapes = self.seen(layer), self.shapes[layer.place + 1]
         at = packing.window(layer, *shapes)
         rows = None
-        if self.lanes == 16:
-            rows = packing.by_rows(packing.window(layer, *shapes, by_rows=True))
+        if self.lanes in packing.SUMS:
+            rows = packing.by_rows(packing.window(layer, *shapes, by_rows=True), self.lanes)
         choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
         return choice, rows if rows is not None and choice.kernel == "rows" else at
 
@@ -106,7 +106,7 @@ class Convolutions(Builder):
         )
 
     def conv_rows(self, layer: Layer, at: Window) -> None:
-        parts = packing.parts(layer, at)
+        parts = packing.parts(layer, at, self.lanes)
         packed, data = self.pack(layer, at), packing.conv_rows(layer, at, parts)
         height, width = at.out
         _, *out = image(self.shapes[layer.out])
@@ -122,7 +122,7 @@ class Convolutions(Builder):
             around = [after.padding[0], after.rows - after.padding[0] - height]
             data = (*data[:2], np.searchsorted(after.channels, data[2]).astype(np.int32), data[3])
         sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
-        sums = Buffer(len(data[2]) * packing.SUMS if parts > 1 else 1)
+        sums = Buffer(len(data[2]) * packing.SUMS[self.lanes] * self.lanes if parts > 1 else 1)
         self.add(
             "CONV_ROWS",
             layer,

@@ -1,7 +1,8 @@
 """Sparse or dense? What each layer would cost, in cycles.
 
 Measured on an AVX-512 machine (Ice Lake), to within a third; what matters is which kernel comes out
-as the fastest. `explain` shows predicted and measured time.
+as the fastest. `explain` shows predicted and measured time. Vectors of sixteen have that machine lower
+its clock by a fifth: a small network is faster without them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
 PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.3, 0.8  # cycles for a number
 COLUMNS_SPARSE, COLUMNS_FAR = 0.95, 1.35  # cycles for a vector of products; from a farther cache
-ROWS_SPARSE = 1.05  # cycles for sixteen products
-COLUMNS_SHARED = ROWS_SHARED = 0.4  # of inputs that are loaded already
-ROWS_SHIFT = 1.25  # cycles to shift sixteen sums
+COLUMNS_SHARED = {4: 0.9, 8: 0.9, 16: 0.4}  # of inputs loaded already, by lanes
+ROWS_SPARSE, ROWS_SHARED = {8: 1.3, 16: 1.25}, {8: 1.1, 16: 0.48}  # cycles for sixteen products
+ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
 PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
@@ -71,17 +72,17 @@ def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lane
     if layer.node["groups"] == 1:
         costs["dense"] = CONV_DENSE * quads * vectors + shared
     if rows is not None:
-        vectors = rows.strips * rows.line // 16 * rows.out[0]
-        shifts = ROWS_SHIFT * len(outputs) * (rows.halo + 2) * parts(layer, rows)
+        sixteens = rows.strips * rows.line / 16 * rows.out[0]
+        shifts = ROWS_SHIFT[lanes] * len(outputs) * (rows.halo + 2) * parts(layer, rows, lanes)
         loads = count_loads(layer, live.reshape(-1, *extent), 0)
-        products = ROWS_SPARSE * loads + ROWS_SHARED * (nonzeros - loads)
-        costs["rows"] = vectors * (products + shifts) + ROWS_PACK * rows.packed
+        products = ROWS_SPARSE[lanes] * loads + ROWS_SHARED[lanes] * (nonzeros - loads)
+        costs["rows"] = sixteens * (products + shifts) + ROWS_PACK * rows.packed
     if turned is not None:
         # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.
         tile = len(at.channels) * (extent[1] + 1) * (extent[2] + 7) * lanes * 4
         per_load = COLUMNS_SPARSE if tile < CACHE else COLUMNS_FAR
         loads = count_loads(layer, live.reshape(-1, *extent), 1)
-        products = per_load * loads + COLUMNS_SHARED * (nonzeros - loads)
+        products = per_load * loads + COLUMNS_SHARED[lanes] * (nonzeros - loads)
         costs["columns"] = products * at.out[0] * at.out[1] / lanes + TURN * turned
     return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
 

@@ -18,11 +18,10 @@ from asterism.runtime.shapes import Array, Shape, image, kernel
 ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
 BLOCK, COLUMNS, LINE = 32, 8, 16
-WIDE_LINES = (16, 32, 64)
 MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
-SUMS = 16 * 16  # floats that rows.h sums at once
+SUMS = {8: 12, 16: 16}  # vectors that rows.h sums at once, by the lanes of one
 SHARED = 3  # lines among which it loads each once
 
 Indices = npt.NDArray[np.int32]
@@ -110,12 +109,12 @@ def window(layer: Layer, in_shape: Shape, out_shape: Shape, by_rows: bool = Fals
     return found
 
 
-def parts(layer: Layer, at: Window) -> int:
+def parts(layer: Layer, at: Window, lanes: int) -> int:
     """Into how many parts rows.h should take the input channels.
 
     The fewest whose lines fit the cache, unless sums were then loaded for a handful of weights.
     """
-    lines = SUMS // at.line + at.rows - at.out[0]
+    lines = SUMS[lanes] * lanes // at.line + at.rows - at.out[0]
     size = 4 * at.line * lines * at.phases[0] * at.phases[1] * len(at.channels)
     weights = np.count_nonzero(layer.weight) / max(1, len(live_outputs(layer)))
     return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
@@ -144,7 +143,7 @@ def count_loads(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> int:
     return int((live & (shared_from(live, stride, dilation) == places)).sum())
 
 
-def by_rows(at: Window) -> Window | None:
+def by_rows(at: Window, lanes: int) -> Window | None:
     """The same in strips as wide as rows.h takes, the least that hold the image; if it can."""
     left = at.padding[1] // at.stride[1]
     if at.flat or left > at.halo:
@@ -152,7 +151,7 @@ def by_rows(at: Window) -> Window | None:
     data = (at.size[1] - 1 + at.padding[1]) // at.stride[1] + 1 - left
     width = max(at.out[1], min(at.out[1] + at.halo - left, data))
     found = []
-    for line in WIDE_LINES:
+    for line in (lanes, 2 * lanes, 4 * lanes):
         step = (line - at.halo - left % 2) // 2 * 2  # even, for pooling
         if width <= line or step > 0:
             strips = 1 if width <= line else 1 - (line - width) // step

@@ -8,4 +8,5 @@
 #define DENSE_CASES(CALL) CASE(3, CALL)
 #define PANEL_IMAGES 4
 #define PANELS 1
+#define SUMS 12
 #include "kernels.h"

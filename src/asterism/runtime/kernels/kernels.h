@@ -1,5 +1,6 @@
 /* All kernels for one instruction set: each .c file sets the sizes that suit it, and includes this.
-   WIDTH: floats in a vector. ROWS: units in a sparse convolution's tile. */
+   WIDTH: floats in a vector. ROWS: units in a sparse convolution's tile. SUMS: vectors of sums in one
+   that goes by whole rows; if there are such. */
 #include "program.h"
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -18,7 +19,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "columns.h"
 #include "other.h"
 #include "train.h"
-#if WIDTH == 16 /* shorter vectors seldom cross a cache line: nothing plans it for them */
+#ifdef SUMS
 #include "rows.h"
 #endif
 
@@ -30,7 +31,7 @@ const Kernels KERNELS = {
     .pool_max = pool_max, .pool_average = pool_average,
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
     .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
-#if WIDTH == 16
+#ifdef SUMS
     .conv_rows = conv_rows,
 #endif
 };

@@ -79,16 +79,17 @@ static void scale(const Step *s, const float *in, const float *other, float *out
         }
 }
 
-/* A number times zero is zero, unless it is infinite or none. */
+/* A number times zero is zero, unless it is infinite or none. Eight at a time: wider products have the
+   machine lower its clock, for all that follows too. */
 static int all_finite(const float *in, int64_t n)
 {
-    Vec sum[4] = {{0}};
+    Vec8 sum[4] = {{0}};
     int64_t i = 0;
-    for (; i + 4 * WIDTH <= n; i += 4 * WIDTH)
-        for (int v = 0; v < 4; v++) sum[v] += *(const Vec *)(in + i + v * WIDTH) * splat(0);
+    for (; i + 32 <= n; i += 32)
+        UNROLL for (int v = 0; v < 4; v++) sum[v] += *(const Vec8 *)(in + i + v * 8) * splat8(0);
     float rest = 0;
     for (; i < n; i++) rest += in[i] * 0;
     for (int v = 0; v < 4; v++)
-        for (int lane = 0; lane < WIDTH; lane++) rest += sum[v][lane];
+        for (int lane = 0; lane < 8; lane++) rest += sum[v][lane];
     return rest == 0;
 }

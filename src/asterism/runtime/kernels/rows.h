@@ -1,14 +1,14 @@
-/* Convolutions by whole rows, for vectors of sixteen floats: sparse ones, and dense ones as well.
+/* Convolutions by whole rows, for vectors of eight floats or sixteen: sparse and dense ones.
 
-   Such a vector is a cache line: loaded from anywhere but a line's beginning it costs two loads. So
-   every load here is of whole lines, and the sums move instead. Those of the kernel's rightmost column
+   A vector of sixteen is a cache line: loaded from anywhere but a line's beginning it costs two loads.
+   So every load here is of a whole vector, and the sums move instead. Those of the kernel's rightmost column
    are made first and shifted left by one place, the next column's are added to them, and so on up to
    the column that needs no shift; the same from the left. What a shift lets in are zeros, which is what
    padding consists of: an image as wide as its line needs no halo.
 
    Entries in lines one below the other, which a dense kernel has throughout, share their loads.
 
-   Packed as for conv.h, but in strips of 16, 32 or 64 columns, `step` of which are new. The input
+   Packed as for conv.h, but in strips of one, two or four vectors, `step` of which are new. The input
    channels come in parts whose lines stay in the first-level cache; the sums of the parts so far
    are in `other`. */
 
@@ -19,14 +19,17 @@ enum {
     R_POOL, R_PARTS,
     R_ABOVE, R_BELOW, /* rows of zeros that the next layer reads around the result: its padding */
 };
-enum { SUMS = 16 };
 
 /* Every lane takes the value of the one after it, or before it, in its row. */
 INLINE void shift_left(Vec *acc, const int rows, const int wide)
 {
     UNROLL for (int i = 0; i < rows * wide; i++) {
         Vec next = i % wide + 1 < wide ? acc[i + 1] : splat(0);
+#if WIDTH == 16
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)next, (__m512i)acc[i], 1);
+#else
+        acc[i] = __builtin_shufflevector(acc[i], next, 1, 2, 3, 4, 5, 6, 7, 8);
+#endif
     }
 }
 
@@ -34,8 +37,44 @@ INLINE void shift_right(Vec *acc, const int rows, const int wide)
 {
     UNROLL for (int i = rows * wide - 1; i >= 0; i--) {
         Vec before = i % wide ? acc[i - 1] : splat(0);
+#if WIDTH == 16
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)acc[i], (__m512i)before, 15);
+#else
+        acc[i] = __builtin_shufflevector(before, acc[i], 7, 8, 9, 10, 11, 12, 13, 14);
+#endif
     }
+}
+
+/* The larger of each two neighbours, in the first half of the lanes. */
+INLINE Vec pooled(Vec v)
+{
+#if WIDTH == 16
+    const __m512i even = {0x200000000, 0x600000004, 0xa00000008, 0xe0000000c};
+    v = larger(v, (Vec)_mm512_alignr_epi32((__m512i)v, (__m512i)v, 1));
+    return _mm512_permutexvar_ps(even, v);
+#else
+    v = larger(v, __builtin_shuffle(v, (VecI){1, 1, 3, 3, 5, 5, 7, 7}));
+    return __builtin_shuffle(v, (VecI){0, 2, 4, 6, 0, 2, 4, 6});
+#endif
+}
+
+/* The lanes from first to before last, and if it is whole, zeros in the others. */
+INLINE void put_lanes(float *out, Vec v, int64_t first, int64_t last, int whole)
+{
+#if WIDTH == 16
+    __mmask16 valid = lanes(first, last);
+    if (whole)
+        _mm512_storeu_ps(out, _mm512_maskz_mov_ps(valid, v));
+    else
+        _mm512_mask_storeu_ps(out, valid, v);
+#else
+    const Vec8i lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    Vec8i valid = (lane >= (int32_t)first) & (lane < (int32_t)last);
+    if (whole)
+        *(Vec *)out = (Vec)((VecI)v & valid);
+    else
+        _mm256_maskstore_ps(out, (__m256i)valid, v);
+#endif
 }
 
 INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t u, const int rows,
@@ -48,23 +87,16 @@ INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t
     int whole = n[R_WIDTH] == n[R_LINE] && n[R_STRIPS] == 1;
     UNROLL for (int v = 0; v < wide; v++) {
         int64_t low = first - v * WIDTH, high = last - v * WIDTH;
-        if (!n[R_POOL]) {
+        if (n[R_POOL]) {
+            float *to = out + u / 2 * n[R_WIDTH] + (column + v * WIDTH) / 2;
+            UNROLL for (int r = 0; r + 1 < rows; r += 2) {
+                Vec both = larger(acc[r * wide + v], acc[(r + 1) * wide + v]);
+                put_lanes(to + r / 2 * n[R_WIDTH], pooled(both), low / 2, high < 0 ? 0 : high / 2, 0);
+            }
+        } else {
             float *to = out + u * n[R_WIDTH] + column + v * WIDTH;
-            __mmask16 valid = lanes(low, high);
             UNROLL for (int r = 0; r < rows; r++)
-                if (whole) /* and zeros to the line's end */
-                    _mm512_storeu_ps(to + r * n[R_WIDTH], _mm512_maskz_mov_ps(valid, acc[r * wide + v]));
-                else
-                    _mm512_mask_storeu_ps(to + r * n[R_WIDTH], valid, acc[r * wide + v]);
-            continue;
-        }
-        const __m512i even = {0x200000000, 0x600000004, 0xa00000008, 0xe0000000c};
-        float *to = out + u / 2 * n[R_WIDTH] + (column + v * WIDTH) / 2;
-        UNROLL for (int r = 0; r + 1 < rows; r += 2) {
-            __m512 m = _mm512_max_ps(acc[r * wide + v], acc[(r + 1) * wide + v]);
-            m = _mm512_max_ps(m, (__m512)_mm512_alignr_epi32((__m512i)m, (__m512i)m, 1));
-            m = _mm512_permutexvar_ps(even, m);
-            _mm512_mask_storeu_ps(to + r / 2 * n[R_WIDTH], lanes(low / 2, high < 0 ? 0 : high / 2), m);
+                put_lanes(to + r * n[R_WIDTH], acc[r * wide + v], low, high, whole);
         }
     }
 }
@@ -99,16 +131,16 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
         return;
     }
     if (s->activation == RELU)
-        UNROLL for (int i = 0; i < sums; i++) acc[i] = _mm512_max_ps(splat(0), acc[i]);
+        UNROLL for (int i = 0; i < sums; i++) acc[i] = larger(splat(0), acc[i]);
     put_rows(s, out, acc, strip, u, rows, wide);
 }
 
 /* The height of tiles that leaves the fewest rows to compute twice, each with its entries to load. */
 static int64_t tile_height(int64_t height, int64_t wide, int64_t even)
 {
-    static const int64_t heights[] = {16, 14, 12, 8, 6, 4, 2, 1};
+    static const int64_t heights[] = {16, 14, 12, 8, 6, 4, 3, 2, 1};
     int64_t best = 0, least = INT64_MAX;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         int64_t h = heights[i], cost = (height + h - 1) / h * (h * wide + 2);
         if (h * wide <= SUMS && h <= height && !(even && h % 2) && cost < least)
             best = h, least = cost;
@@ -130,9 +162,11 @@ static void rows_part(const Step *s, const float *in, float *so_far, float *out,
 #define TILE(R, V) \
     case 8 * R + V: rows_tile(s, in, to, starts, bias[c], so_far, part, strip, u, R, V); break;
         switch (8 * height + wide) {
-            TILE(16, 1) TILE(14, 1) TILE(12, 1) TILE(8, 1) TILE(6, 1) TILE(4, 1)
-            TILE(2, 1) TILE(1, 1) TILE(8, 2) TILE(6, 2) TILE(4, 2) TILE(2, 2)
-            TILE(1, 2) TILE(4, 4) TILE(2, 4) TILE(1, 4)
+            TILE(12, 1) TILE(8, 1) TILE(6, 1) TILE(4, 1) TILE(3, 1) TILE(2, 1) TILE(1, 1)
+            TILE(6, 2) TILE(4, 2) TILE(3, 2) TILE(2, 2) TILE(1, 2) TILE(3, 4) TILE(2, 4) TILE(1, 4)
+#if SUMS == 16
+            TILE(16, 1) TILE(14, 1) TILE(8, 2) TILE(4, 4)
+#endif
         }
     }
 }
