@@ -1,8 +1,8 @@
 """Sparse or dense? What each layer would cost, in cycles.
 
 Measured on an AVX-512 machine (Ice Lake), to within a third; what matters is which kernel comes out
-as the fastest. `explain` shows predicted and measured time. Vectors of sixteen have that machine lower
-its clock by a fifth: a small network is faster without them.
+as the fastest. `explain` shows predicted and measured time. Vectors of sixteen have that machine
+lower its clock by a fifth: a small network is faster without them.
 """
 
 from __future__ import annotations
