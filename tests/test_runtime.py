@@ -129,7 +129,8 @@ def test_a_damaged_graph_is_refused_or_runs(data: st.DataObject) -> None:
     except FormatError:
         return
     if np.prod(net.input_shape) < 10**6 and max(map(np.prod, net.shapes)) < 10**6:
-        net(np.zeros((2, *net.input_shape), np.float32))
+        for batch in (2, 5):  # which has a plan of its own
+            net(np.zeros((batch, *net.input_shape), np.float32))
 
 
 def _encoded() -> bytes:
@@ -151,13 +152,49 @@ def test_the_plan_is_explained() -> None:
         net.explain(),
         net.explain(np.zeros((1, *shape), np.float32)),
         net.explain(np.zeros((40, *shape))),
-        net.explain(np.zeros((33, *shape))),  # one of which runs alone, by the other plan
     ):
         assert "conv + max_pool" in text
         assert "linear + relu" in text
         assert "sparse" in text
     dense = net_of(*make("lenet300", 1.0))
     assert "dense" in dense.explain()
+
+
+def test_only_what_runs_by_a_plan_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, shape = make("lenet5", 0.02)
+    net, timed, profile = net_of(model, shape), [], Net._profile
+    if library.load() is None:
+        pytest.skip("no plan")
+
+    def watched(self: Net, x: np.ndarray, many: bool) -> list[float]:
+        timed.append((len(x), many))
+        return profile(self, x, many)
+
+    monkeypatch.setattr(Net, "_profile", watched)
+    for batch in (1, 3, 31, 33, 36):
+        net.explain(np.zeros((batch, *shape), np.float32))
+    assert set(timed) == {(1, False), (3, False), (31, True), (32, True), (36, True)}
+
+
+def test_weights_are_those_it_was_made_with() -> None:
+    weight = np.float32([[1, 2], [3, 4]])
+    net = Net(Graph((2,), (Node("linear", (0,), (0,)),)), {"weight": weight})
+    weight *= 2
+    x = np.random.default_rng(0).random((9, 2), np.float32)
+    np.testing.assert_allclose(net(x), np.concatenate([net(row[None]) for row in x]), rtol=1e-6)
+    np.testing.assert_allclose(net(x), x @ (weight / 2).T, rtol=1e-6)
+
+
+@pytest.mark.parametrize("far", [{"stride_h": 2**26}, {"stride_w": 2**28, "dilation_w": 2**28}])
+def test_a_stride_beyond_the_image_takes_no_memory(far: dict[str, int]) -> None:
+    padding = {f"padding_{name[-1]}": 2**28 for name in far}
+    graph = Graph((8, 1, 1), (Node("conv", (0,), (0,), {**far, **padding}),))
+    weight = {"weight": np.ones((8, 8, 1, 1), np.float32)}
+    try:
+        net = Net(graph, weight)
+    except FormatError:
+        return
+    net(np.zeros((5, 8, 1, 1), np.float32))
 
 
 def test_dead_units_are_not_computed() -> None:

@@ -95,18 +95,16 @@ KERNELS = {
 def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataObject) -> None:
     draw = data.draw
     torch.manual_seed(draw(st.integers(0, 99)))
-    inputs, extent, padding = (
-        draw(st.integers(1, 20)),
-        draw(st.integers(1, 5)),
-        draw(st.integers(0, 2)),
-    )
-    stride, dilation = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    least = 4 * dilation + 3
-    size = draw(st.tuples(st.integers(least, 20), st.integers(least, 140)))
-    layer = nn.Conv2d(inputs, 7, extent, stride, padding, dilation)
+    groups = draw(st.integers(1, 2))
+    inputs, extent = groups * draw(st.integers(1, 10)), draw(st.integers(1, 5))
+    pair = st.tuples(st.integers(1, 2), st.integers(1, 2))
+    stride, dilation, padding = draw(pair), draw(pair), draw(st.integers(0, 2))
+    size = draw(st.tuples(st.integers(11, 20), st.integers(11, 140)))
+    layer = nn.Conv2d(inputs, 6, extent, stride, padding, dilation, groups)
     layer.weight.data = prune(layer.weight.data, draw(DENSITIES))
-    same = {"stride": stride, "padding": padding, "dilation": dilation}
-    node = Node("conv", (0,), (0, 1), {f"{k}_{a}": v for k, v in same.items() for a in "hw"})
+    pairs = {"stride": stride, "padding": (padding, padding), "dilation": dilation}
+    named = {f"{k}_{a}": v for k, both in pairs.items() for a, v in zip("hw", both, strict=True)}
+    node = Node("conv", (0,), (0, 1), {**named, "groups": groups})
     pool = Node("max_pool", (2,), settings={"kernel_h": 2, "kernel_w": 2})
     nodes = (node, Node("relu", (1,)), pool)[: draw(st.integers(2, 3))]
     x = torch.randn(draw(BATCHES.filter(bool)), inputs, *size)
@@ -125,8 +123,8 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
     np.testing.assert_allclose(found, truth.detach().numpy(), rtol=1e-4, atol=1e-5)
     if layer.weight.count_nonzero() and plans:
         taken = {choice.kernel for plan in plans for choice in plan.choices.values()}
-        by_rows = net.level >= 1 and stride == 1 and padding < extent and extent > 1
-        possible = {"rows": by_rows, "columns": not padding}.get(kernel, True)
+        by_rows = net.level >= 1 and stride == (1, 1) and padding < extent and extent > 1
+        possible = {"rows": by_rows, "columns": not padding, "dense": groups == 1}.get(kernel, True)
         assert kernel in taken or not possible
 
 

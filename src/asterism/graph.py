@@ -103,6 +103,9 @@ class Node:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and vars(self) == vars(other)
 
+    def __hash__(self) -> int:
+        return hash((self.op, self.inputs, self.weights))
+
     def __repr__(self) -> str:
         return f"Node({self.op!r}, {self.inputs}, {self.weights}, {self.settings})"
 

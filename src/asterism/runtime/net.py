@@ -52,8 +52,8 @@ class Net:
         self.weights = [_float32(array) for array in tensors.values()]
         self.shapes = infer(graph, self.weights)
         self.input_shape, self.output_shape = self.shapes[0], self.shapes[-1]
-        self._few: _Program | None = None  # for single images: if any of it is compiled
-        self._many: _Program | None = None  # for blocks of them as well: once a batch has come
+        self._few: _Compiled | None = None  # for single images: if any of it is compiled
+        self._many: _Compiled | None = None  # for blocks of them as well: once a batch has come
         self._library = library.load()
         if self._library is None:
             _say_once()
@@ -66,21 +66,21 @@ class Net:
             return  # only reshaped: nothing to compute
         self.level = library.choose_level(lib)
         self._run = lib.asterism_run
-        self._few = self._program(self._plan(many=False))
+        self._few = self._compiled(self._plan(many=False))
 
     def _plan(self, many: bool) -> Plan:
         lanes = library.LANES[self.level]
         return plan(self.layers, self.shapes, self.layers[-1].out, many, lanes)
 
-    def _program(self, *plans: Plan) -> _Program:
+    def _compiled(self, *plans: Plan) -> _Compiled:
         assert self._library is not None
         sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
-        return _Program(self._library, plans, sizes, self.level)
+        return _Compiled(self._library, plans, sizes, self.level)
 
-    def _for_batches(self) -> _Program:
+    def _for_batches(self) -> _Compiled:
         """Two threads may make one each, if each has the first batch: either serves."""
         assert self._few is not None
-        self._many = made = self._program(*self._few.plans, self._plan(many=True))
+        self._many = made = self._compiled(*self._few.plans, self._plan(many=True))
         return made
 
     @property
@@ -139,23 +139,25 @@ class Net:
             times = [float(time) for time in np.median(runs, axis=0) / len(x)]
         from asterism.runtime.explain import explain
 
-        return explain(self.plans[many], self.layers, self.level, many, times)
+        plan = (self.plans if many else self._few.plans)[many]
+        return explain(plan, self.layers, self.level, many, times)
 
     def _profile(self, x: Array, many: bool) -> list[float]:
-        """Seconds of each step of a plan, over all of `x`."""
+        """Seconds of each step of a plan, over all of `x`, which has to be what runs by it."""
         assert self._library is not None
-        program = self._many or self._for_batches()
-        times = np.zeros(max(len(each.steps) for each in program.plans))
+        assert self._few is not None
+        program = (self._many or self._for_batches()) if many else self._few
+        times = np.zeros(len(program.plans[many].steps))
         pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         out = np.empty((len(x), *self.output_shape), _F32)
         self._library.asterism_profile(
             program.pointer, x.ctypes.data, out.ctypes.data, len(x), pointer
         )
-        return [float(time) for time in times[: len(program.plans[many].steps)]]
+        return [float(time) for time in times]
 
 
-class _Program:
-    """Compiled: plans for single images, and for blocks of them if there are two."""
+class _Compiled:
+    """A program in C: of a plan for single images, and of one for blocks if there are two."""
 
     def __init__(
         self, lib: ctypes.CDLL, plans: tuple[Plan, ...], sizes: list[int], level: int
@@ -209,7 +211,8 @@ def _address(x: Array) -> int:
 
 
 def _float32(array: npt.NDArray[Any]) -> Array:
-    return np.ascontiguousarray(array, np.float32).reshape(np.shape(array))
+    """A copy: the owner may change his before the first batch, and that is planned only then."""
+    return np.array(array, np.float32, order="C")
 
 
 _said = False

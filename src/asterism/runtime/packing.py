@@ -1,7 +1,7 @@
 """Weights in the order in which the kernels read them.
 
-Owns the layouts of a convolution's packed input and of every kind of weight; the C side is in
-kernels/conv.h and kernels/fc.h.
+Owns the layouts of a convolution's packed input and of every kind of weight; the C side of each is
+the header of its kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
 SUMS = {8: 12, 16: 16}  # vectors that rows.h sums at once, by the lanes of one
-SHARED = 3  # lines among which it loads each once
+SHARED = 3  # places in a kernel, at most, whose weights share their loads
 
 Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
@@ -120,18 +120,18 @@ def parts(layer: Layer, at: Window, lanes: int) -> int:
     return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
 
 
-def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> Indices:
+def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> npt.NDArray[np.int64]:
     """For each live weight along the last axis, the place of the one with which its loads begin.
 
     Up to two more share them, within SHARED sums: kernels/sharing.h.
     """
-    first = np.zeros(live.shape, np.int32)
-    began = np.full((stride, *live.shape[:-1]), -SHARED * stride, np.int32)
+    first = np.zeros(live.shape, np.int64)
+    began: dict[int, npt.NDArray[np.int64]] = {}  # the last, of each phase of the stride
     for k in range(live.shape[-1]):
         place, here = k * dilation, live[..., k]
-        of_phase = began[place % stride]
-        of_phase[here & (place - of_phase >= SHARED * stride)] = place
-        first[..., k] = of_phase
+        before = began.get(place % stride, np.full(here.shape, -SHARED * stride))
+        first[..., k] = np.where(here & (place - before >= SHARED * stride), place, before)
+        began[place % stride] = first[..., k]
     return first
 
 

@@ -1,4 +1,4 @@
-/* AVX-512: thirty-two registers, of eight floats in convolutions and sixteen elsewhere. */
+/* AVX-512: thirty-two registers of sixteen floats; of eight in conv.h. */
 #define KERNELS asterism_avx512
 #define WIDTH 16
 #define ROWS 16

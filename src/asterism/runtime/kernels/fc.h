@@ -15,13 +15,18 @@ INLINE Vec all_activated(const Step *s, Vec x)
     return s->activation == RELU ? (Vec)(~(VecI)(splat(0) > x) & (VecI)x) : x;
 }
 
-/* An entry in one load of 64 bits, and none of 512, as those are what sparse layers wait for. */
+/* The offset in the lower half. With AVX-512 an entry is one load of 64 bits, and none of 512, as those
+   are what sparse layers wait for. */
 INLINE int64_t entry(const Entry *e)
 {
+#if WIDTH == 16
     int64_t both;
     __builtin_memcpy(&both, e, sizeof both);
     OPAQUE(both);
     return both;
+#else
+    return e->offset;
+#endif
 }
 
 INLINE Vec weight(const Entry *e, int64_t entry)
