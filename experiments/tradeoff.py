@@ -5,10 +5,9 @@ python experiments/tradeoff.py        # writes experiments/tradeoff.svg
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -75,11 +74,11 @@ def main() -> None:
         axes.set(xlabel="Weights left, of 430,500", ylabel="Test error (%)")
         taken = [
             (mean.weights, mean.error + mean.spread * share / 4)
-            for mean in (*points, *itertools.chain(*lines))
+            for mean in (*points, *chain(*lines))
             for share in range(-4, 5)
         ]
         for line in lines:
-            taken += [place for pair in itertools.pairwise(line) for place in between(*pair)]
+            taken += [place for pair in pairwise(line) for place in between(*pair)]
         label_points(axes, [*named, *labels], taken)
         figure.savefig(HERE / "tradeoff.svg", metadata={"Date": None})
 

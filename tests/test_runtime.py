@@ -185,16 +185,19 @@ def test_weights_are_those_it_was_made_with() -> None:
     np.testing.assert_allclose(net(x), x @ (weight / 2).T, rtol=1e-6)
 
 
-@pytest.mark.parametrize("far", [{"stride_h": 2**26}, {"stride_w": 2**28, "dilation_w": 2**28}])
-def test_a_stride_beyond_the_image_takes_no_memory(far: dict[str, int]) -> None:
-    padding = {f"padding_{name[-1]}": 2**28 for name in far}
-    graph = Graph((8, 1, 1), (Node("conv", (0,), (0,), {**far, **padding}),))
-    weight = {"weight": np.ones((8, 8, 1, 1), np.float32)}
-    try:
-        net = Net(graph, weight)
-    except FormatError:
-        return
-    net(np.zeros((5, 8, 1, 1), np.float32))
+@pytest.mark.parametrize(
+    ("size", "extent", "settings"),
+    [
+        (1, 1, {"stride_h": 2**26, "padding_h": 2**26}),
+        (2, 9, {"stride_h": 2**28, "dilation_h": 2**28, "padding_h": 2**30 + 1}),
+    ],
+)
+def test_a_stride_beyond_the_image_takes_no_memory(
+    size: int, extent: int, settings: dict[str, int]
+) -> None:
+    weight = np.ones((8, 8, extent, 1), np.float32)
+    net = Net(Graph((8, size, 1), (Node("conv", (0,), (0,), settings),)), {"weight": weight})
+    assert not net(np.zeros((5, 8, size, 1), np.float32)).any()
 
 
 def test_dead_units_are_not_computed() -> None:

@@ -33,6 +33,13 @@ def prune(weight: Tensor, density: float) -> Tensor:
     return weight * (torch.rand_like(weight) < density)
 
 
+def conv_node(layer: nn.Conv2d) -> Node:
+    pairs = {name: getattr(layer, name) for name in ("stride", "padding", "dilation")}
+    named = {f"{k}_{a}": v for k, pair in pairs.items() for a, v in zip("hw", pair, strict=True)}
+    weights = (0,) if layer.bias is None else (0, 1)
+    return Node("conv", (0,), weights, {**named, "groups": layer.groups})
+
+
 def check_weighted(layer: nn.Module, node: Node, x: Tensor, density: float) -> None:
     """|y − ref| ≤ 1e-5·(|W||x| + |b|), as |W||x| + |b| is what rounding is relative to."""
     layer.weight.data = prune(layer.weight.data, density)
@@ -67,16 +74,7 @@ def test_convolutions(data: st.DataObject) -> None:
     layer = nn.Conv2d(
         inputs, outputs, kernel, stride, padding, dilation, groups, bias=draw(st.booleans())
     )
-    pairs = {"stride": stride, "padding": padding, "dilation": dilation}
-    given_settings = {
-        f"{k}_{a}": v for k, pair in pairs.items() for a, v in zip("hw", pair, strict=True)
-    }
-    node = Node(
-        "conv",
-        (0,),
-        (0, 1) if layer.bias is not None else (0,),
-        {**given_settings, "groups": groups},
-    )
+    node = conv_node(layer)
     x = torch.randn(draw(BATCHES), inputs, *size)
     check_weighted(layer, node, x, draw(DENSITIES))
 
@@ -102,9 +100,7 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
     size = draw(st.tuples(st.integers(11, 20), st.integers(11, 140)))
     layer = nn.Conv2d(inputs, 6, extent, stride, padding, dilation, groups)
     layer.weight.data = prune(layer.weight.data, draw(DENSITIES))
-    pairs = {"stride": stride, "padding": (padding, padding), "dilation": dilation}
-    named = {f"{k}_{a}": v for k, both in pairs.items() for a, v in zip("hw", both, strict=True)}
-    node = Node("conv", (0,), (0, 1), {**named, "groups": groups})
+    node = conv_node(layer)
     pool = Node("max_pool", (2,), settings={"kernel_h": 2, "kernel_w": 2})
     nodes = (node, Node("relu", (1,)), pool)[: draw(st.integers(2, 3))]
     x = torch.randn(draw(BATCHES.filter(bool)), inputs, *size)

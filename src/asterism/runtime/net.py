@@ -77,16 +77,19 @@ class Net:
         sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
         return _Compiled(self._library, plans, sizes, self.level)
 
-    def _for_batches(self) -> _Compiled:
-        """Two threads may make one each, if each has the first batch: either serves."""
+    def _program(self, many: bool) -> _Compiled:
+        """Of two threads that each have the first batch each may make one: either serves."""
         assert self._few is not None
-        self._many = made = self._compiled(*self._few.plans, self._plan(many=True))
+        if not many:
+            return self._few
+        made = self._many or self._compiled(*self._few.plans, self._plan(many=True))
+        self._many = made
         return made
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """For single images, and for blocks of them."""
-        return (self._many or self._for_batches()).plans
+        return self._program(many=True).plans
 
     def __call__(self, x: npt.NDArray[Any]) -> Array:
         """The answers to a batch: float32 of shape (N, *output_shape)."""
@@ -98,7 +101,7 @@ class Net:
             return reference.run(self.graph, self.shapes, self.weights, x)
         n = len(x)
         out = np.empty((n, *self.output_shape), _F32)
-        program = self._few if n < FEW else self._many or self._for_batches()
+        program = self._program(many=n >= FEW)
         status = self._run(program.pointer, _address(x), _address(out), n, self.threads)
         if status:
             return self._again(x, status)
@@ -139,14 +142,12 @@ class Net:
             times = [float(time) for time in np.median(runs, axis=0) / len(x)]
         from asterism.runtime.explain import explain
 
-        plan = (self.plans if many else self._few.plans)[many]
-        return explain(plan, self.layers, self.level, many, times)
+        return explain(self._program(many).plans[many], self.layers, self.level, many, times)
 
     def _profile(self, x: Array, many: bool) -> list[float]:
         """Seconds of each step of a plan, over all of `x`, which has to be what runs by it."""
         assert self._library is not None
-        assert self._few is not None
-        program = (self._many or self._for_batches()) if many else self._few
+        program = self._program(many)
         times = np.zeros(len(program.plans[many].steps))
         pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         out = np.empty((len(x), *self.output_shape), _F32)

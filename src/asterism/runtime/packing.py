@@ -135,12 +135,17 @@ def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> npt.
     return first
 
 
-def count_loads(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> int:
-    """The live weights, of which those that share loads along this axis count once."""
+def sums_away(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> npt.NDArray[np.int64]:
+    """For each live weight, how many sums along this axis it is from where its loads begin."""
     stride, dilation = layer.node.pair("stride")[axis], layer.node.pair("dilation")[axis]
     live = np.moveaxis(live, axis + 2, -1)
-    places = np.arange(live.shape[-1]) * dilation
-    return int((live & (shared_from(live, stride, dilation) == places)).sum())
+    away = np.arange(live.shape[-1]) * dilation - shared_from(live, stride, dilation)
+    return np.moveaxis(away // stride, -1, axis + 2)
+
+
+def count_loads(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> int:
+    """The live weights, of which those that share loads along this axis count once."""
+    return int((live & (sums_away(layer, live, axis) == 0)).sum())
 
 
 def by_rows(at: Window, lanes: int) -> Window | None:
@@ -229,13 +234,9 @@ def _share(
     Along an axis of the kernel, where sums are `pitch` apart. Marks the first of two or three in
     its offset, as kernels/sharing.h wants it.
     """
-    stride, dilation = layer.node.pair("stride")[axis], layer.node.pair("dilation")[axis]
     live = weight != 0
-    at = np.nonzero(live)
-    first = shared_from(np.moveaxis(live, axis + 2, -1), stride, dilation)
-    away = (at[axis + 2] * dilation - np.moveaxis(first, -1, axis + 2)[at]) // stride
-    begin = offsets - away * pitch
-    order = np.lexsort((away, begin, group))
+    away = sums_away(layer, live, axis)[live]
+    order = np.lexsort((away, offsets - away * pitch, group))
     alone = away[order] == 0
     of = np.cumsum(alone) - 1
     kind = np.bincount(of, away[order]).astype(np.int32)

@@ -108,6 +108,13 @@ INLINE Vec8 max8(Vec8 a, Vec8 b)
 #endif
 }
 
+/* The larger of each two neighbours, in the first half of the lanes. */
+INLINE Vec8 pooled8(Vec8 v)
+{
+    v = max8(v, __builtin_shuffle(v, (Vec8i){1, 1, 3, 3, 5, 5, 7, 7}));
+    return __builtin_shuffle(v, (Vec8i){0, 2, 4, 6, 0, 2, 4, 6});
+}
+
 INLINE void put(float *out, Vec8 v, int64_t width)
 {
     if (width >= 8)
@@ -131,9 +138,7 @@ INLINE void finish(const Step *s, float *out, Vec8 *acc, int64_t strip, int64_t 
     if (n[C_POOL]) {
         int64_t width = n[C_WIDTH] - strip * 4;
         UNROLL for (int r = 0; r + 1 < rows; r += 2) {
-            Vec8 m = max8(acc[r], acc[r + 1]);
-            m = max8(m, __builtin_shuffle(m, (Vec8i){1, 1, 3, 3, 5, 5, 7, 7}));
-            m = __builtin_shuffle(m, (Vec8i){0, 2, 4, 6, 0, 2, 4, 6});
+            Vec8 m = pooled8(max8(acc[r], acc[r + 1]));
             float *to = out + strip * 4 + (u + r) / 2 * n[C_WIDTH];
             if (width >= 4)
                 *(Vec4 *)to = __builtin_shufflevector(m, m, 0, 1, 2, 3);

@@ -1,10 +1,10 @@
 /* Convolutions by whole rows, for vectors of eight floats or sixteen: sparse and dense ones.
 
    A vector of sixteen is a cache line: loaded from anywhere but a line's beginning it costs two loads.
-   So every load here is of a whole vector, and the sums move instead. Those of the kernel's rightmost column
-   are made first and shifted left by one place, the next column's are added to them, and so on up to
-   the column that needs no shift; the same from the left. What a shift lets in are zeros, which is what
-   padding consists of: an image as wide as its line needs no halo.
+   So every load here is of a whole vector, and the sums move instead. Those of the kernel's rightmost
+   column are made first and shifted left by one place, the next column's are added to them, and so on
+   up to the column that needs no shift; the same from the left. What a shift lets in are zeros, which is
+   what padding consists of: an image as wide as its line needs no halo.
 
    Entries in lines one below the other, which a dense kernel has throughout, share their loads.
 
@@ -45,16 +45,14 @@ INLINE void shift_right(Vec *acc, const int rows, const int wide)
     }
 }
 
-/* The larger of each two neighbours, in the first half of the lanes. */
-INLINE Vec pooled(Vec v)
+INLINE Vec pooled(Vec v) /* as pooled8 */
 {
 #if WIDTH == 16
     const __m512i even = {0x200000000, 0x600000004, 0xa00000008, 0xe0000000c};
     v = larger(v, (Vec)_mm512_alignr_epi32((__m512i)v, (__m512i)v, 1));
     return _mm512_permutexvar_ps(even, v);
 #else
-    v = larger(v, __builtin_shuffle(v, (VecI){1, 1, 3, 3, 5, 5, 7, 7}));
-    return __builtin_shuffle(v, (VecI){0, 2, 4, 6, 0, 2, 4, 6});
+    return pooled8(v);
 #endif
 }
 
@@ -69,11 +67,10 @@ INLINE void put_lanes(float *out, Vec v, int64_t first, int64_t last, int whole)
         _mm512_mask_storeu_ps(out, valid, v);
 #else
     const Vec8i lane = {0, 1, 2, 3, 4, 5, 6, 7};
-    Vec8i valid = (lane >= (int32_t)first) & (lane < (int32_t)last);
     if (whole)
-        *(Vec *)out = (Vec)((VecI)v & valid);
+        *(Vec *)out = keep(v, first, last);
     else
-        _mm256_maskstore_ps(out, (__m256i)valid, v);
+        _mm256_maskstore_ps(out, (__m256i)((lane >= (int32_t)first) & (lane < (int32_t)last)), v);
 #endif
 }
 
