@@ -33,14 +33,14 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	cmake --build build/sanitize
 	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism.kernels.so ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
-	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/test_live.py \
-	  tests/test_runtime_layers.py tests/test_runtime.py tests/test_file_compiled.py \
-	  tests/test_file_damage.py tests/test_file_roundtrip.py
+	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/graph/test_live_forward.py \
+	  tests/runtime/test_layers.py tests/runtime/test_net.py tests/file/test_compiled.py \
+	  tests/file/test_damage.py tests/file/test_roundtrip.py
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
-	$(BIN)/python tests/neon/check.py
+	$(BIN)/python tests/kernels/neon/check.py
 
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/asterism/runtime/kernels/*)
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(shell find src/asterism/kernels -name "*.[ch]")
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

@@ -141,6 +141,6 @@ def lenet5() -> dict[str, np.ndarray]:
 
 
 def load(path: Path) -> dict[str, np.ndarray]:
-    from asterism.checkpoints import read_checkpoint, to_arrays
+    from asterism.export.checkpoints import read_checkpoint, to_arrays
 
     return to_arrays(read_checkpoint(path))[0]

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from asterism import AffineScaling, ReweightedL1, compact, live_forward
-from asterism.models import lenet5
-from asterism.training import Forward
+from asterism.experiments.lenets import lenet5
+from asterism.experiments.training import Forward
 from benchmarks.timing import median_ratio
 from benchmarks.training import OPTIMIZERS, batch, channels_last, step
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from asterism import engines
-from asterism.capture import capture
-from asterism.rebuild import rebuild
+from asterism.export import dense_engines as engines
+from asterism.graph.capture import capture
+from asterism.graph.rebuild import rebuild
 from asterism.runtime import Net, load
 from benchmarks.timing import median_ratio
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from asterism import AffineScaling, AllLayers, ReweightedL1
-from asterism.data import Dataset, Split
-from asterism.methods import Dense
-from asterism.models import lenet5
-from asterism.training import Forward, train
+from asterism.experiments.lenets import lenet5
+from asterism.experiments.methods import Dense
+from asterism.experiments.mnist import Dataset, Split
+from asterism.experiments.training import Forward, train
 from benchmarks.timing import median_ratio
 
 BATCH = 128

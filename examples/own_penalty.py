@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import asterism
-from asterism.data import load
-from asterism.metrics import error_percent, kurtosis
-from asterism.penalties import Penalty, Scale
+from asterism.experiments.mnist import load
+from asterism.scaling.penalties import Penalty, Scale
+from asterism.weights.metrics import error_percent, kurtosis
 
 # The short way: the slope comes from autograd.
 SHORT = asterism.Concave(lambda z: torch.atan(z / 0.5))

@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from asterism.report.figure import COLOURS, FAINT, INK, STYLE
+from asterism.experiments.figure import COLOURS, FAINT, INK, STYLE
 from asterism.report.labels import Label, label_points
 from asterism.report.published import LENET5
 

@@ -7,12 +7,12 @@ import signal
 import pytest
 import torch
 from hypothesis import settings
-from torch import nn
 
-import asterism.layer
-from asterism.data import Dataset, Split, load
-from asterism.methods import Dense
-from asterism.training import train
+import asterism.scaling.layer
+from asterism.experiments.methods import Dense
+from asterism.experiments.mnist import Dataset, Split, load
+from asterism.experiments.training import train
+from support.networks import make_mlp
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,7 +22,7 @@ settings.register_profile("asterism", derandomize=True, deadline=None)
 settings.load_profile("asterism")
 
 # So that layers of a few weights take the way of large ones, where few of them are alive.
-asterism.layer.WORTH_LISTING = 1
+asterism.scaling.layer.WORTH_LISTING = 1
 
 
 @pytest.fixture(autouse=True)
@@ -41,17 +41,6 @@ def digits() -> Dataset:
         data.validation,
         data.test,
     )
-
-
-def make_mlp() -> nn.Sequential:
-    """784-24-10 with named layers, seeded."""
-    torch.manual_seed(0)
-    model = nn.Sequential()
-    model.add_module("flatten", nn.Flatten())
-    model.add_module("fc1", nn.Linear(784, 24))
-    model.add_module("relu", nn.ReLU())
-    model.add_module("fc2", nn.Linear(24, 10))
-    return model
 
 
 @pytest.fixture(scope="session")

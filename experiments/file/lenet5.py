@@ -18,16 +18,16 @@ import torch.nn.functional as F
 from torch import nn
 
 from asterism import compact, live_forward, runtime, save
-from asterism.augmentation import Shift
-from asterism.codebooks import Codebooks
-from asterism.data import Dataset, Split, load
-from asterism.files import read_json, write_json
-from asterism.metrics import error_percent
-from asterism.models import lenet5
-from asterism.names import owner
-from asterism.runs import load_model
-from asterism.schedules import warmup_cosine
-from asterism.training import batches
+from asterism.experiments.augmentation import Shift
+from asterism.experiments.jobs import load_model
+from asterism.experiments.lenets import lenet5
+from asterism.experiments.mnist import Dataset, Split, load
+from asterism.experiments.training import batches
+from asterism.export.codebooks import Codebooks
+from asterism.scaling.schedules import warmup_cosine
+from asterism.storage.atomic_files import read_json, write_json
+from asterism.weights.metrics import error_percent
+from asterism.weights.names import owner
 
 BATCH = 128
 

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asterism.checkpoints import load_into
-from asterism.data import Split, load
-from asterism.metrics import error_percent
-from asterism.models import lenet5
+from asterism.experiments.lenets import lenet5
+from asterism.experiments.mnist import Split, load
+from asterism.export.checkpoints import load_into
+from asterism.weights.metrics import error_percent
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import asterism
-from asterism.checkpoints import write_checkpoint
+from asterism.export.checkpoints import write_checkpoint
 
 WIDTH, CONTEXT, ALPHABET = 64, 64, 96
 VALIDATION = 400  # of the 1,797 digits

@@ -10,56 +10,56 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asterism import runtime as runtime
-    from asterism.checkpoints import load_state_dict as load_state_dict
-    from asterism.checkpoints import save as save
-    from asterism.compaction import Compacted as Compacted
-    from asterism.compaction import compact as compact
     from asterism.errors import FormatError as FormatError
     from asterism.errors import InputError as InputError
-    from asterism.front import Point as Point
-    from asterism.groups import Group as Group
-    from asterism.initialisers import Exact as Exact
-    from asterism.initialisers import Greedy as Greedy
-    from asterism.initialisers import Noise as Noise
-    from asterism.live import live_forward as live_forward
-    from asterism.penalties import Concave as Concave
-    from asterism.penalties import Focuss as Focuss
-    from asterism.penalties import HardThreshold as HardThreshold
-    from asterism.penalties import ReweightedL1 as ReweightedL1
-    from asterism.penalties import ReweightedL2 as ReweightedL2
-    from asterism.pruning import apply_masks as apply_masks
-    from asterism.scaling import AffineScaling as AffineScaling
-    from asterism.schedules import AllLayers as AllLayers
-    from asterism.schedules import ChartrandYin as ChartrandYin
-    from asterism.schedules import ConstantTau as ConstantTau
-    from asterism.schedules import GeometricTau as GeometricTau
-    from asterism.schedules import InTurn as InTurn
-    from asterism.search import SparsifyResult as SparsifyResult
-    from asterism.search import sparsify as sparsify
-    from asterism.supervision import supervised as supervised
-    from asterism.units import Heads as Heads
+    from asterism.export.checkpoints import load_state_dict as load_state_dict
+    from asterism.export.checkpoints import save as save
+    from asterism.graph.compaction import Compacted as Compacted
+    from asterism.graph.compaction import compact as compact
+    from asterism.graph.live_forward import live_forward as live_forward
+    from asterism.pruning.masks import apply_masks as apply_masks
+    from asterism.scaling.affine_scaling import AffineScaling as AffineScaling
+    from asterism.scaling.group_penalty import Group as Group
+    from asterism.scaling.initialisers import Exact as Exact
+    from asterism.scaling.initialisers import Greedy as Greedy
+    from asterism.scaling.initialisers import Noise as Noise
+    from asterism.scaling.penalties import Concave as Concave
+    from asterism.scaling.penalties import Focuss as Focuss
+    from asterism.scaling.penalties import HardThreshold as HardThreshold
+    from asterism.scaling.penalties import ReweightedL1 as ReweightedL1
+    from asterism.scaling.penalties import ReweightedL2 as ReweightedL2
+    from asterism.scaling.schedules import AllLayers as AllLayers
+    from asterism.scaling.schedules import ChartrandYin as ChartrandYin
+    from asterism.scaling.schedules import ConstantTau as ConstantTau
+    from asterism.scaling.schedules import GeometricTau as GeometricTau
+    from asterism.scaling.schedules import InTurn as InTurn
+    from asterism.search.pareto import Point as Point
+    from asterism.search.sparsify import SparsifyResult as SparsifyResult
+    from asterism.search.sparsify import sparsify as sparsify
+    from asterism.search.supervised import supervised as supervised
+    from asterism.weights.connections import Heads as Heads
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "AffineScaling": "scaling",
-    **dict.fromkeys(["Compacted", "compact"], "compaction"),
-    **dict.fromkeys(["load_state_dict", "save"], "checkpoints"),
+    "AffineScaling": "scaling.affine_scaling",
+    **dict.fromkeys(["Compacted", "compact"], "graph.compaction"),
+    **dict.fromkeys(["load_state_dict", "save"], "export.checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
-    "Point": "front",
-    "live_forward": "live",
-    **dict.fromkeys(["Exact", "Greedy", "Noise"], "initialisers"),
+    "Point": "search.pareto",
+    "live_forward": "graph.live_forward",
+    **dict.fromkeys(["Exact", "Greedy", "Noise"], "scaling.initialisers"),
     **dict.fromkeys(
-        ["Concave", "Focuss", "HardThreshold", "ReweightedL1", "ReweightedL2"], "penalties"
+        ["Concave", "Focuss", "HardThreshold", "ReweightedL1", "ReweightedL2"], "scaling.penalties"
     ),
-    "Group": "groups",
-    "Heads": "units",
-    "apply_masks": "pruning",
+    "Group": "scaling.group_penalty",
+    "Heads": "weights.connections",
+    "apply_masks": "pruning.masks",
     **dict.fromkeys(
-        ["AllLayers", "ChartrandYin", "ConstantTau", "GeometricTau", "InTurn"], "schedules"
+        ["AllLayers", "ChartrandYin", "ConstantTau", "GeometricTau", "InTurn"], "scaling.schedules"
     ),
-    **dict.fromkeys(["SparsifyResult", "sparsify"], "search"),
-    "supervised": "supervision",
+    **dict.fromkeys(["SparsifyResult", "sparsify"], "search.sparsify"),
+    "supervised": "search.supervised",
 }
 
 __all__ = sorted(_HOME)

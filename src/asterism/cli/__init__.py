@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from asterism import __version__
-from asterism.cli.bench import bench
-from asterism.cli.compress import compress
-from asterism.cli.evaluate import evaluate
-from asterism.cli.export import export
-from asterism.cli.inspect import inspect
-from asterism.cli.plan import plan
-from asterism.cli.report import report
-from asterism.cli.reproduce import reproduce
-from asterism.cli.sparsify import sparsify
+from asterism.cli.commands.bench import bench
+from asterism.cli.commands.compress import compress
+from asterism.cli.commands.evaluate import evaluate
+from asterism.cli.commands.export import export
+from asterism.cli.commands.inspect import inspect
+from asterism.cli.commands.plan import plan
+from asterism.cli.commands.report import report
+from asterism.cli.commands.reproduce import reproduce
+from asterism.cli.commands.sparsify import sparsify
 from asterism.errors import InputError
 
 app = typer.Typer(

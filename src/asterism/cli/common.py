@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from asterism.supervision import Supervised
+    from asterism.search.supervised import Supervised
 
 
 @contextmanager
@@ -50,9 +50,9 @@ def network_and_task(
     model: str, data: str, state: dict[str, Tensor], checkpoint: Path
 ) -> tuple[nn.Module, Supervised]:
     """What the factories make, with the weights of the checkpoint, in eval mode."""
-    from asterism.checkpoints import put_into
-    from asterism.factories import make_data, make_model
-    from asterism.supervision import supervised
+    from asterism.cli.factories import make_data, make_model
+    from asterism.export.checkpoints import put_into
+    from asterism.search.supervised import supervised
 
     network = make_model(model)
     put_into(network, state, checkpoint)

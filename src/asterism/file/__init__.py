@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import asterism.file.container as container
 from asterism.errors import FormatError, InputError
 from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
-from asterism.file.symbols import MAX_TEXT
+from asterism.file.small.symbols import MAX_TEXT
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, footprint
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def write(
     data = encode(tensors, graph=graph, mode=mode, bits=bits, dtypes=dtypes)
     from pathlib import Path
 
-    from asterism.files import write_atomically
+    from asterism.storage.atomic_files import write_atomically
 
     write_atomically(Path(path), data)
     return len(data)
@@ -143,7 +143,7 @@ def decode(data: bytes) -> Contents:
 
 def _codec(mode: Mode) -> ModuleType:
     """Imported for the first file of its kind: most programs read one."""
-    return importlib.import_module(f"asterism.file.{mode}")
+    return importlib.import_module(f"asterism.file.{mode}.codec")
 
 
 def _limit(size: int) -> int:

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
 
-from asterism.integrations.routine import Routine
+from asterism.scaling.routine import Routine
 
 
 def prepare(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import lightning.pytorch as pl
 
 from asterism.errors import InputError
-from asterism.integrations.routine import Routine
-from asterism.scaling import AffineScaling
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.routine import Routine
 
 
 class AffineScalingCallback(pl.Callback):

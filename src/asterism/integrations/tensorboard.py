@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor
 
 from asterism.errors import InputError
-from asterism.reproduce import Monitor
-from asterism.runs import Job
-from asterism.training import Watch
+from asterism.experiments.jobs import Job
+from asterism.experiments.reproduce import Monitor
+from asterism.experiments.training import Watch
 
 Record = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 from transformers import Trainer
 
-from asterism.integrations.routine import Routine
+from asterism.scaling.routine import Routine
 
 
 class SparseTrainer(Trainer):

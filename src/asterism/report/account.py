@@ -16,14 +16,14 @@ from typing import Any
 
 from torch import Tensor
 
-from asterism.checkpoints import read_checkpoint
 from asterism.errors import FormatError, InputError
-from asterism.files import read_json
-from asterism.front import unpack
-from asterism.names import layer
+from asterism.experiments.table import NAMES
+from asterism.export.checkpoints import read_checkpoint
 from asterism.report.published import Point, published_for
-from asterism.report.table import NAMES
-from asterism.snapshots import read_snapshot
+from asterism.search.pareto import unpack
+from asterism.storage.atomic_files import read_json
+from asterism.storage.snapshots import read_snapshot
+from asterism.weights.names import layer
 
 Record = dict[str, Any]
 State = Mapping[str, Tensor]
@@ -54,7 +54,7 @@ class Network:
     before: State | None = None
     history: list[Record] = field(default_factory=list)
     config: Record = field(default_factory=dict)
-    model: str | None = None  # as named in `asterism.models`
+    model: str | None = None  # as named in `asterism.experiments.lenets`
     bench: list[Record] = field(default_factory=list)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from asterism.experiments.figure import GAUSSIAN_KURTOSIS, MARKERS, label_ends
 from asterism.report.account import Account, Outcome, Record
-from asterism.report.figure import GAUSSIAN_KURTOSIS, MARKERS, label_ends
 from asterism.report.labels import Label, label_points
 from asterism.report.svg import FAINT, INK, SERIES, Canvas, drawing
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 
 from asterism import file
-from asterism.checkpoints import choose_mode, to_arrays, without_minus_zero
-from asterism.metrics import kurtosis, live_units
-from asterism.models import MODELS
-from asterism.names import layer, owner
+from asterism.experiments.lenets import MODELS
+from asterism.export.checkpoints import choose_mode, to_arrays, without_minus_zero
 from asterism.report.account import Network, State
-from asterism.usage import macs
+from asterism.weights.macs import macs
+from asterism.weights.metrics import kurtosis, live_units
+from asterism.weights.names import layer, owner
 
 EXAMPLES = {"lenet5": (1, 1, 28, 28), "lenet300": (1, 1, 28, 28)}
 

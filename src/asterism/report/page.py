@@ -13,7 +13,6 @@ from pathlib import Path
 
 from asterism import __version__
 from asterism.errors import InputError
-from asterism.names import layer
 from asterism.report.account import Account, Network, Record, read_account
 from asterism.report.drawings import (
     describe_outcome,
@@ -23,6 +22,7 @@ from asterism.report.drawings import (
 )
 from asterism.report.layers import LayerRow, Size, measure
 from asterism.report.pictures import Picture, filter_picture, mask_picture
+from asterism.weights.names import layer
 
 MOST_LAYERS = 24
 """So many layers, the largest, get drawings of their own; the table has them all."""

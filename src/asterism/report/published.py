@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from asterism.report.paper import TABLE_1
+from asterism.experiments.paper import TABLE_1
 
 Shapes = dict[str, tuple[int, ...]]
 

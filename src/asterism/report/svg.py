@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from asterism.errors import InputError
-from asterism.report.figure import COLOURS, STYLE
+from asterism.experiments.figure import COLOURS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from asterism.graph.shapes import Shape
 from asterism.runtime.cost import Choice
 from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK, Indices
-from asterism.runtime.shapes import Shape
 from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, Buffer, Planned
 
 

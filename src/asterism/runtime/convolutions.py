@@ -8,10 +8,10 @@ import numpy as np
 
 import asterism.runtime.cost as cost
 import asterism.runtime.packing as packing
+from asterism.graph.shapes import Shape, image
 from asterism.runtime.building import Builder
 from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK, Window
-from asterism.runtime.shapes import Shape, image
 from asterism.runtime.steps import Buffer
 
 

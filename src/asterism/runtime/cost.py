@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asterism.graph.shapes import kernel
 from asterism.runtime.lowering import Layer, live_outputs
 from asterism.runtime.packing import CACHE, Window, count_loads, parts
-from asterism.runtime.shapes import kernel
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from asterism.runtime.library import LEVELS
+from asterism.kernels.library import LEVELS
 from asterism.runtime.lowering import Layer
 from asterism.runtime.steps import Plan
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asterism.graph import Graph, Node
+from asterism.graph.network import Graph, Node
+from asterism.graph.shapes import Array, Shape, kernel
 from asterism.runtime.reference import scale_and_shift
-from asterism.runtime.shapes import Array, Shape, kernel
 
 Mask = npt.NDArray[np.bool_]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-import asterism.runtime.library as library
+import asterism.kernels.library as library
 import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
-from asterism.graph import Graph, decode
+from asterism.graph.network import Graph, decode
+from asterism.graph.shapes import Array, infer
 from asterism.runtime.lowering import lower
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.program import plan
-from asterism.runtime.shapes import Array, infer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ class Net:
 
     Safe to call from several threads; `threads` of its own share a batch of 64 or more.
 
-    >>> from asterism.graph import Node
+    >>> from asterism.graph.network import Node
     >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
     >>> net = Net(Graph((2,), layers), {"weight": np.float32([[1, 0], [0, -1]])})
     >>> net(np.float32([[3, 4]]))

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asterism.errors import FormatError
+from asterism.graph.shapes import Array, Shape, image, kernel
 from asterism.runtime.lowering import Layer, live_inputs, live_outputs
-from asterism.runtime.shapes import Array, Shape, image, kernel
 
 ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
@@ -21,7 +21,7 @@ BLOCK, COLUMNS, LINE = 32, 8, 16
 MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
-SUMS = {8: 12, 16: 16}  # vectors that rows.h sums at once, by the lanes of one
+SUMS = {8: 12, 16: 16}  # vectors that layers/conv_rows.h sums at once, by the lanes of one
 SHARED = 3  # places in a kernel, at most, whose weights share their loads
 
 Indices = npt.NDArray[np.int32]
@@ -29,7 +29,7 @@ Data = tuple[npt.NDArray[np.generic], ...]
 
 
 class Window(NamedTuple):
-    """How a convolution reads its packed input, as kernels/conv.h describes it."""
+    """How a convolution reads its packed input, as kernels/layers/conv.h describes it."""
 
     channels: Indices
     size: tuple[int, int]
@@ -110,7 +110,7 @@ def window(layer: Layer, in_shape: Shape, out_shape: Shape, by_rows: bool = Fals
 
 
 def parts(layer: Layer, at: Window, lanes: int) -> int:
-    """Into how many parts rows.h should take the input channels.
+    """Into how many parts layers/conv_rows.h should take the input channels.
 
     The fewest whose lines fit the cache, unless sums were then loaded for a handful of weights.
     """
@@ -123,7 +123,7 @@ def parts(layer: Layer, at: Window, lanes: int) -> int:
 def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> npt.NDArray[np.int64]:
     """For each live weight along the last axis, the place of the one with which its loads begin.
 
-    Up to two more share them, within SHARED sums: kernels/sharing.h.
+    Up to two more share them, within SHARED sums: kernels/layers/shared_loads.h.
     """
     first = np.zeros(live.shape, np.int64)
     began: dict[int, npt.NDArray[np.int64]] = {}  # the last, of each phase of the stride
@@ -149,7 +149,7 @@ def count_loads(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> int:
 
 
 def by_rows(at: Window, lanes: int) -> Window | None:
-    """The same in strips as wide as rows.h takes, the least that hold the image; if it can."""
+    """The same in strips as wide as conv_rows.h takes, the least that hold the image; if it can."""
     left = at.padding[1] // at.stride[1]
     if at.flat or left > at.halo:
         return None
@@ -204,7 +204,7 @@ def conv_sparse(layer: Layer, at: Window) -> Data:
 
 
 def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
-    """As `conv_sparse`, by parts of the input, and each channel's by their column as in rows.h."""
+    """As `conv_sparse`, by parts of the input, and each channel's by their column as in conv_rows.h."""
     outputs, weight, offsets = _offsets(layer, at)
     column = np.arange(weight.shape[3]) * layer.node.pair("dilation")[1] // at.stride[1] - at.left
     turn = np.where(column > 0, at.right - column, at.right + at.left)
@@ -232,7 +232,7 @@ def _share(
     """An order by group of the entries of `weight`, in which those that share loads are together.
 
     Along an axis of the kernel, where sums are `pitch` apart. Marks the first of two or three in
-    its offset, as kernels/sharing.h wants it.
+    its offset, as kernels/layers/shared_loads.h wants it.
     """
     live = weight != 0
     away = sums_away(layer, live, axis)[live]

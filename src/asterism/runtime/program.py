@@ -14,13 +14,13 @@ import numpy as np
 
 import asterism.runtime.cost as cost
 import asterism.runtime.packing as packing
+from asterism.graph.shapes import Shape, image
+from asterism.graph.windows import find
 from asterism.runtime.convolutions import Convolutions
 from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.reference import scale_and_shift
-from asterism.runtime.shapes import Shape, image
 from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
-from asterism.runtime.windows import find
 
 
 def plan(layers: list[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int) -> Plan:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from asterism.graph import Graph, Node
-from asterism.runtime.shapes import Array, Given, Shape, image, kernel
-from asterism.runtime.windows import find
+from asterism.graph.network import Graph, Node
+from asterism.graph.shapes import Array, Given, Shape, image, kernel
+from asterism.graph.windows import find
 
 
 def run(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array], x: Array) -> Array:

@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from asterism.kernels.library import ACTIVATIONS, OPERATIONS, Operand, Step
 from asterism.runtime.cost import Choice
-from asterism.runtime.library import ACTIVATIONS, OPERATIONS, Operand, Step
 from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK, Data
 

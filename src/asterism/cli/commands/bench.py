@@ -1,0 +1,66 @@
+"""`asterism bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from asterism.errors import InputError
+
+
+def bench(
+    file: Annotated[Path, typer.Argument(help="A network saved with its graph.")],
+    batch: Annotated[str, typer.Option(help="Comma-separated batch sizes.")] = "1,64,1024",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of every engine.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Per batch size, roughly.")] = 3.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Latency of a sparse network against every dense engine that is installed.
+
+    torch eager, torch.compile, ONNX Runtime and OpenVINO run the same network in turn with ours;
+    times are medians, and the speed-up is the median of the ratios.
+
+    Example:  asterism bench net.asterism --batch 1,64 --threads 1
+    """
+    import json
+    import sys
+
+    from asterism.export import dense_engines as engines
+    from asterism.graph.rebuild import rebuild
+    from asterism.runtime import load
+
+    batches = _batches(batch)
+    net = load(file, threads=threads)
+    found = engines.find(rebuild(net), net.input_shape, threads)
+    rows = engines.compare(net, found, batches, seconds)
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{'batch':>6}  {'engine':14} {'µs per image':>13} {'asterism is':>14}")
+    for row in rows:
+        print(_line(row))
+    print(f"\n{net.explain()}", file=sys.stderr)
+
+
+def _line(row: dict[str, Any]) -> str:
+    ratio = row["speed_up"]
+    if row["engine"] == "asterism":
+        verdict = ""
+    elif ratio >= 1:
+        verdict = f"{ratio:.2f}× faster"
+    else:
+        verdict = f"{1 / ratio:.2f}× slower"
+    times = row["microseconds_per_image"]
+    return f"{row['batch']:>6}  {row['engine']:14} {times:>13.2f} {verdict:>14}"
+
+
+def _batches(text: str) -> list[int]:
+    try:
+        batches = [int(size) for size in text.split(",") if size.strip()]
+    except ValueError as error:
+        raise InputError(f"--batch takes numbers, as in 1,64,1024, not {text!r}") from error
+    if not batches or min(batches) < 1:
+        raise InputError(f"--batch takes sizes of 1 or more, not {text!r}")
+    return batches

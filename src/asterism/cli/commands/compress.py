@@ -1,0 +1,117 @@
+"""`asterism compress`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asterism.cli.common import network_and_task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from asterism.search.bit_widths import Choice
+    from asterism.search.supervised import Supervised
+
+
+class ModeName(str, Enum):
+    auto = "auto"
+    small = "small"
+    fast = "fast"
+
+
+def compress(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="safetensors, .pt (weights only) or .asterism.")
+    ],
+    lossless: Annotated[
+        bool, typer.Option("--lossless", help="Every weight bit for bit: the default.")
+    ] = False,
+    bits: Annotated[
+        int | None, typer.Option(min=1, max=12, help="A codebook of 2^N values per tensor.")
+    ] = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(help="The fewest bits with which the metric gets no worse than by this."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Makes the model, as for sparsify: its graph goes into the file."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Makes the loaders, as for sparsify; goes with --model.")
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(min=0, help="With --max-drop: retrain the codebooks for so many.")
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; default CHECKPOINT.asterism.")
+    ] = None,
+    mode: Annotated[
+        ModeName, typer.Option(help="small: every bit counts; fast: for large networks.")
+    ] = ModeName.auto,
+) -> None:
+    """A checkpoint as a file that is really small.
+
+    Example:  asterism compress model.safetensors --bits 5 --model net.py:model --data
+    net.py:loaders
+
+    Bits per tensor, chosen on validation data: the same with --max-drop 0.1 in the place of --bits.
+    Without --model the file holds the weights alone, which the runtime cannot execute.
+
+    An --out that ends in .safetensors writes a plain checkpoint back.
+    """
+    from asterism.errors import InputError
+    from asterism.export.checkpoints import read_with_graph, save, write_checkpoint
+    from asterism.search.bit_widths import choose_bits
+    from asterism.search.limits import Goal
+    from asterism.storage.atomic_files import check_writable
+
+    if lossless + (bits is not None) + (max_drop is not None) > 1:
+        raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
+    if (model is None) != (data is None):
+        raise InputError("--model and --data go together: give both")
+    if max_drop is not None and model is None:
+        raise InputError("--max-drop needs --model and --data")
+    if epochs and max_drop is None:
+        raise InputError("--epochs is for --max-drop: give both")
+    state, graph = read_with_graph(checkpoint)
+    out = out or checkpoint.with_suffix(".asterism")
+    if out.resolve() == checkpoint.resolve():
+        raise InputError(f"{checkpoint} would be overwritten: choose another --out")
+    check_writable(out)
+    if out.suffix == ".safetensors":
+        if bits is not None or max_drop is not None:
+            raise InputError("few bits are for .asterism files: choose another --out")
+        write_checkpoint(out, state)
+        size = out.stat().st_size
+    elif model is None or data is None:
+        size = save(state, out, mode=mode.value, bits=bits, graph=graph)
+    else:
+        network, task = network_and_task(model, data, state, checkpoint)
+        example = task.example_inputs(network)
+        if max_drop is None:
+            size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)
+        else:
+            goal = Goal(max_drop, task.higher_is_better)
+            choice = choose_bits(network, task.evaluate, goal, fit=task.fit, epochs=epochs)
+            size = save(
+                choice.model, out, mode=mode.value, bits=choice.bits, example_inputs=example
+            )
+            _describe(choice, network, task, out)
+    dense = sum(tensor.nbytes for tensor in state.values())
+    smaller = f", {dense / size:.1f}× smaller than" if dense > size else " for"
+    print(f"{out}: {size:,} bytes{smaller} the {dense:,} in memory")
+
+
+def _describe(choice: Choice, network: nn.Module, task: Supervised, out: Path) -> None:
+    from asterism.export.checkpoints import load_state_dict
+
+    for name in network.state_dict():
+        width = choice.bits.get(name)
+        print(f"{name}: {'as it is' if width is None else f'{width} bits'}")
+    network.load_state_dict(load_state_dict(out))
+    print(f"metric: {choice.before:.6g} before, {task.evaluate(network):.6g} after")

@@ -1,0 +1,49 @@
+"""`asterism export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asterism.cli.common import network_and_task
+
+
+def export(
+    file: Annotated[
+        Path, typer.Argument(help="A network saved with its graph, or a checkpoint and --model.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.")],
+    model: Annotated[
+        str | None, typer.Option(help="For a plain checkpoint: makes the model, as for sparsify.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="With --model: makes the loaders, whose inputs it takes.")
+    ] = None,
+) -> None:
+    """The network without its dead units, dense, for other engines: ONNX.
+
+    Example:  asterism export net.asterism net.onnx
+    """
+    import torch
+
+    from asterism.errors import InputError
+    from asterism.export.checkpoints import read_checkpoint
+    from asterism.export.onnx import export_onnx
+    from asterism.graph.rebuild import rebuild
+    from asterism.runtime import load
+
+    if (model is None) != (data is None):
+        raise InputError("--model and --data go together: give both")
+    if model is None or data is None:
+        net = load(file)
+        network: torch.nn.Module = rebuild(net)
+        example = torch.zeros(2, *net.input_shape)
+    else:
+        network, task = network_and_task(model, data, read_checkpoint(file), file)
+        inputs = task.example_inputs(network)[0]
+        example = torch.cat([inputs[:1]] * 2)
+    smaller = export_onnx(network, example, out)
+    before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))
+    print(f"{out}: {out.stat().st_size:,} bytes, {after:,} of {before:,} weights")

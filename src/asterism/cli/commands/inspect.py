@@ -1,0 +1,84 @@
+"""`asterism inspect`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from asterism.file import Contents
+
+
+def inspect(
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An .asterism file, or a plain checkpoint.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """What is in a file: layers, non-zeros, live units, bytes.
+
+    A plain checkpoint is shown as it would be in an .asterism file.
+
+    Example:  asterism inspect net.asterism --json
+    """
+    import json
+
+    from asterism.file.summary import summarise
+
+    contents = _contents(path)
+    if as_json:
+        print(json.dumps(summarise(contents), indent=2))
+    else:
+        _print_table(contents)
+
+
+def _contents(path: Path) -> Contents:
+    from asterism import file
+
+    if path.suffix != ".asterism" and not file.recognises(path):
+        from asterism.export.checkpoints import (
+            choose_mode,
+            read_checkpoint,
+            to_arrays,
+            without_minus_zero,
+        )
+
+        arrays, dtypes = to_arrays(without_minus_zero(read_checkpoint(path)))
+        mode = choose_mode(arrays, "auto")
+        return file.decode(file.encode(arrays, mode=mode, dtypes=dtypes))
+    return file.read(path)
+
+
+def _print_table(contents: Contents) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from asterism.file.summary import live_units, other_sizes, summarise, weights
+
+    summary = summarise(contents)
+    table = Table(box=None)
+    for title in ("layer", "shape", "non-zeros", "%", "live", "bits: position", "value", "bytes"):
+        table.add_column(title, justify="left" if title in ("layer", "shape") else "right")
+    for record, (name, array) in zip(summary["layers"], weights(contents).items(), strict=True):
+        usage, alive = contents.usage[name], max(record["nonzeros"], 1)
+        outputs, inputs = live_units(array)
+        table.add_row(
+            name,
+            "×".join(map(str, record["shape"])),
+            f"{record['nonzeros']:,}",
+            "–" if record["density_percent"] is None else f"{record['density_percent']:.2f}",
+            f"{outputs}×{inputs}",
+            f"{usage.positions / alive:.2f}",
+            f"{usage.values / alive:.2f}",
+            f"{record['bytes']:,}",
+        )
+    console, total = Console(width=None if sys.stdout.isatty() else 120), summary["total"]
+    console.print(table)
+    others = ", ".join(f"{name} {size:,}" for name, size in other_sizes(contents).items())
+    console.print(
+        f"{total['nonzeros']:,} of {total['weights']:,} weights in {total['bytes']:,} bytes"
+        f" ({contents.mode}), {total['ratio']:.1f}× smaller than in memory; otherwise: {others}"
+    )

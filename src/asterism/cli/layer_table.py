@@ -1,0 +1,70 @@
+"""The layers of a network in training as a table that a terminal redraws in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import Progress
+from rich.table import Table
+from torch import Tensor
+
+from asterism.weights.metrics import kurtosis
+from asterism.weights.names import layer
+
+MOST_ROWS = 20
+"""A terminal scrolls what is longer, and cannot redraw it."""
+
+
+class Row(NamedTuple):
+    """What is shown of a layer; the kurtosis is nan where it has none."""
+
+    name: str
+    nonzeros: int
+    kurtosis: float
+
+
+def rows_of(weights: Mapping[str, Tensor]) -> list[Row]:
+    """The rows of weights as they are now.
+
+    >>> import torch
+    >>> rows_of({"fc.weight": torch.tensor([[-1.0, 1.0]])})
+    [Row(name='fc', nonzeros=2, kurtosis=1.0)]
+    """
+    return [
+        Row(layer(name), int(weight.count_nonzero()), kurtosis(weight))
+        for name, weight in weights.items()
+    ]
+
+
+def layer_table(rows: Sequence[Row], caption: str) -> Table:
+    """A line for each layer, of many the ones with most weights, and what else there is to say."""
+    table = Table(box=None, caption=caption, caption_justify="left")
+    for title in ("layer", "weights", "kurtosis"):
+        table.add_column(title, justify="left" if title == "layer" else "right")
+    largest = sorted(rows, key=lambda row: -row.nonzeros)[:MOST_ROWS]
+    for row in (row for row in rows if row in largest):
+        table.add_row(row.name, f"{row.nonzeros:,}", f"{row.kurtosis:.1f}")
+    if len(rows) > len(largest):
+        table.add_row(f"and {len(rows) - len(largest)} more", "", "")
+    return table
+
+
+class Board:
+    """The table, renewed when there are new numbers, above the bar."""
+
+    def __init__(self, live: Live, bar: Progress) -> None:
+        self.live, self.bar = live, bar
+
+    def show(self, rows: Sequence[Row], caption: str) -> None:
+        self.live.update(Group(layer_table(rows, caption), self.bar))
+
+
+@contextmanager
+def board(bar: Progress, console: Console) -> Iterator[Board]:
+    """Draws the bar, and the table above it once there is one, until the end of the block."""
+    with Live(bar, console=console, refresh_per_second=4) as live:
+        yield Board(live, bar)

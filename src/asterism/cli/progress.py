@@ -1,0 +1,82 @@
+"""How far a long run is: a bar and a table of layers for a person, plain lines for a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from asterism.cli.layer_table import Board, Row, board
+from asterism.experiments.budgets import Budget
+from asterism.experiments.jobs import Job
+from asterism.experiments.reproduce import Monitor, jobs, planned_epochs
+from asterism.experiments.training import Record, Watch
+
+
+@contextmanager
+def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Iterator[Monitor]:
+    """A monitor for all jobs of a reproduction, on standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield print_lines
+        return
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs"),
+        TimeRemainingColumn(),
+    ]
+    bar = Progress(*columns, console=console)
+    with board(bar, console) as shown:
+        yield Bar(shown, sum(planned_epochs(job) for job in jobs(budget, methods, seeds)))
+
+
+@contextmanager
+def print_lines(job: Job, epochs: int) -> Iterator[Watch]:
+    """A line per epoch."""
+
+    def watch(record: Record) -> None:
+        print(f"{job.name}: {describe_epoch(record, epochs)}", file=sys.stderr, flush=True)
+
+    yield watch
+
+
+class Bar:
+    """One bar over all epochs of all jobs; a line of its own for each finished job."""
+
+    def __init__(self, shown: Board, total: int) -> None:
+        self.shown, self.bar = shown, shown.bar
+        self.task = self.bar.add_task("", total=total)
+        self.done = 0
+
+    def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]:
+        return self._watch(job, epochs)
+
+    @contextmanager
+    def _watch(self, job: Job, epochs: int) -> Iterator[Watch]:
+        last: Record = {}
+
+        def watch(record: Record) -> None:
+            last.update(record)
+            self.bar.update(self.task, completed=self.done + record["epoch"], description=job.name)
+            tails = record["kurtosis"]
+            rows = [Row(name, kept, tails[name]) for name, kept in record["layers"].items()]
+            self.shown.show(rows, describe_epoch(record, epochs))
+
+        yield watch
+        self.done += epochs
+        self.bar.update(self.task, completed=self.done)
+        if last:
+            self.bar.console.print(f"{job.name}: {describe_epoch(last, epochs)}")
+
+
+def describe_epoch(record: Record, epochs: int) -> str:
+    return (
+        f"{record['stage']}, epoch {record['epoch']} of {epochs},"
+        f" validation error {record['validation_error_percent']:.2f} %,"
+        f" {record['density_percent']:.2f} % of the weights"
+    )

@@ -1,0 +1,192 @@
+"""A run directory: one method, one seed, everything needed to continue or repeat it.
+
+config.json         what identifies the run; another config is refused
+checkpoint*.pt      the state after the last epoch, while the run is unfinished
+phase.*             the network after the last phase, while a run of several is unfinished
+history.json        one record per epoch
+model.safetensors   the network at the end, as a plain state_dict
+result.json         the numbers of the table; its presence says that the run is finished
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from asterism import __version__
+from asterism.errors import InputError
+from asterism.experiments.methods import Method
+from asterism.experiments.mnist import Dataset
+from asterism.experiments.training import Forward, History, Record, Watch, train
+from asterism.export.checkpoints import write_checkpoint
+from asterism.graph.compaction import compact
+from asterism.graph.live_forward import NotLiveError, live_forward
+from asterism.storage.atomic_files import read_json, write_json
+from asterism.storage.config import describe
+from asterism.storage.run_folder import alone_in, claim
+from asterism.weights.metrics import density_percent, error_percent, nonzeros, total_density_percent
+from asterism.weights.names import layer
+from asterism.weights.targets import choose
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method on one seed."""
+
+    key: str
+    method: Method
+    seed: int
+    model: str
+    batch_size: int = 128
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}-{self.seed}"
+
+    def config(self, data: Dataset) -> dict[str, Any]:
+        return {
+            "method": self.key,
+            "settings": describe(self.method),
+            "seed": self.seed,
+            "model": self.model,
+            "data": data.name,
+            "train_images": len(data.train.labels),
+            "batch_size": self.batch_size,
+            "threads": torch.get_num_threads(),
+        }
+
+
+def run(
+    job: Job,
+    folder: Path,
+    model: nn.Module,
+    data: Dataset,
+    *,
+    start: Mapping[str, Tensor] | None = None,
+    resume: bool = False,
+    watch: Watch,
+) -> Record:
+    """Trains the model as the job says, from `start` if given, and leaves it all in the folder.
+
+    A finished run is read, not repeated. The test set is looked at once, at the very end.
+    """
+    config = job.config(data)
+    with alone_in(folder):
+        claim(folder, config, resume)
+        if (folder / "result.json").exists():
+            result: Record = read_json(folder / "result.json")
+            return result
+        if start is not None:
+            model.load_state_dict(start)
+        history = train_phases(job, folder, model, data, resume=resume, watch=watch)
+        write_json(folder / "history.json", history)
+        write_checkpoint(folder / "model.safetensors", model.state_dict())
+        weights = {target.name: target.param for target in choose(model)}
+        result = summarise(job, model, weights, history, data) | {"config": config}
+        write_json(folder / "result.json", result)
+        for path in (*folder.glob("checkpoint*.pt"), *folder.glob("phase.*")):
+            path.unlink()
+        return result
+
+
+def train_phases(
+    job: Job, folder: Path, model: nn.Module, data: Dataset, *, resume: bool, watch: Watch
+) -> History:
+    """Each phase of the method in turn; from the second on, on the network without dead units."""
+    entries = sum(target.param.numel() for target in choose(model))
+
+    def of_all(record: Record) -> Record:
+        """The density in the whole network, dead units included."""
+        return {**record, "density_percent": 100 * record["nonzeros"] / entries}
+
+    history: History = []
+    first = 0
+    if resume and (folder / "phase.json").exists():
+        history = read_json(folder / "phase.json")
+        first = history[-1]["phase"] + 1
+        model.load_state_dict(load_model(folder / "phase.safetensors"))
+    for number, phase in list(enumerate(job.method.phases))[first:]:
+        small = compact(model) if number else None
+        network = model if small is None else small.model
+        recipe = phase.recipe(network, job.seed)
+        records = train(
+            network,
+            recipe.optimizer,
+            recipe.stages,
+            data,
+            seed=job.seed + 1000 * number,
+            batch_size=job.batch_size,
+            augment=recipe.augment,
+            forward=None if small is None else _fast_forward(network, data),
+            checkpoint=folder / f"checkpoint{number or ''}.pt",
+            resume=resume,
+            watch=lambda record: watch(of_all(record)),
+        )
+        history += [of_all(record) | {"phase": number} for record in records]
+        if small is not None:
+            model.load_state_dict(small.expand())
+        for epoch, record in enumerate(history, start=1):
+            record["epoch"] = epoch
+        if number < len(job.method.phases) - 1:
+            write_checkpoint(folder / "phase.safetensors", model.state_dict())
+            write_json(folder / "phase.json", history)
+    return history
+
+
+def _fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
+    """Through the non-zeros alone, where the network and this installation allow it."""
+    try:
+        return live_forward(network, data.train.images[:1])
+    except NotLiveError:
+        return None
+
+
+def summarise(
+    job: Job, model: nn.Module, weights: Mapping[str, Tensor], history: History, data: Dataset
+) -> Record:
+    """One record of results.json."""
+    return {
+        "method": job.key,
+        "seed": job.seed,
+        "cut": job.method.cut,
+        "layers": {layer(name): share for name, share in density_percent(weights).items()},
+        "density_percent": total_density_percent(weights),
+        "nonzeros": sum(nonzeros(weights).values()),
+        "test_error_percent": error_percent(model, data.test.images, data.test.labels),
+        "validation_error_percent": error_percent(
+            model, data.validation.images, data.validation.labels
+        ),
+        "epochs": len(history),
+        "seconds": sum(record["seconds"] for record in history),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the numbers."""
+    return {
+        "asterism": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def load_model(path: Path) -> dict[str, Tensor]:
+    """The state_dict of a run."""
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path} ({error.strerror or error}): delete its folder to train it anew"
+        ) from error
+    except safetensors.SafetensorError as error:
+        raise InputError(
+            f"{path} is damaged ({error}): delete its folder to train it anew"
+        ) from error

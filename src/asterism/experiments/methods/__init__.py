@@ -1,0 +1,26 @@
+"""Methods: recipes over `AffineScaling`. Each is a frozen dataclass of its own settings.
+
+The contract: `recipe(model)` takes a model, trained unless the method is `Dense`, and gives the
+optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing all
+happen through that one wrapper.
+"""
+
+from asterism.experiments.methods.ast import AffineScalingTransformation
+from asterism.experiments.methods.dense import Dense
+from asterism.experiments.methods.dns import DynamicNetworkSurgery
+from asterism.experiments.methods.lwc import LearningWeightsAndConnections
+from asterism.experiments.methods.magnitude import GradualMagnitude
+from asterism.experiments.methods.polish import Polish, Then
+from asterism.experiments.methods.recipe import Method, Recipe
+
+__all__ = [
+    "AffineScalingTransformation",
+    "Dense",
+    "DynamicNetworkSurgery",
+    "GradualMagnitude",
+    "LearningWeightsAndConnections",
+    "Method",
+    "Polish",
+    "Recipe",
+    "Then",
+]

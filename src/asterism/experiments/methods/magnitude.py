@@ -1,0 +1,40 @@
+"""Gradual magnitude pruning (Zhu & Gupta 2017): the control that shows what re-weighting adds.
+
+Density falls along a cubic from 1 while the network trains, then the survivors retrain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from asterism.experiments.augmentation import Shift
+from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.schedules import cubic
+
+
+@dataclass(frozen=True)
+class GradualMagnitude(Method):
+    density: float = 0.0128
+    cut_epochs: int = 6
+    retrain_epochs: int = 6
+    score: str = "lamp"
+    lr: float = 0.05
+    weight_decay: float = 1e-4
+    augment: Shift | None = None
+
+    @property
+    def cut(self) -> str:
+        return f"gradual, global {self.score}" + (", shifted images" if self.augment else "")
+
+    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+        stages = gradual_cut(
+            cubic(1.0, self.density),
+            self.score,
+            epochs=(self.cut_epochs, self.retrain_epochs),
+            lr=self.lr,
+            begin=AffineScaling.flatten,
+        )
+        return Recipe(wrap(model, self.weight_decay), stages, self.augment)

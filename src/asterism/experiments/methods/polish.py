@@ -1,0 +1,73 @@
+"""Further down from a sparse network, and long retraining of the few weights that stay.
+
+What makes this affordable is that only the non-zeros are computed with: as the later phase of a
+method it runs on the compacted network, through its live weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from asterism.experiments.augmentation import Shift
+from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.schedules import geometric
+
+
+@dataclass(frozen=True)
+class Polish(Method):
+    """Global cuts from the weights that are there down to at most `nonzeros`, then retraining.
+
+    nonzeros  None for those that are there: no cut
+    """
+
+    nonzeros: int | None = None
+    cut_epochs: int = 0
+    retrain_epochs: int = 20
+    augment: Shift | None = None
+    score: str = "magnitude"
+    lr: float = 0.05
+    weight_decay: float = 0.0
+
+    @property
+    def cut(self) -> str:
+        cut = "none" if self.nonzeros is None else f"gradual, global {self.score}"
+        return cut + (", shifted images" if self.augment else "")
+
+    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+        optimizer = wrap(model, self.weight_decay, freeze_zeros=True)
+        masks = optimizer.masks().values()
+        alive, entries = sum(int(mask.sum()) for mask in masks), sum(m.numel() for m in masks)
+        kept = alive if self.nonzeros is None else min(alive, self.nonzeros)
+        stages = gradual_cut(
+            geometric(alive / entries, kept / entries),
+            self.score,
+            epochs=(self.cut_epochs, self.retrain_epochs),
+            lr=self.lr,
+            begin=AffineScaling.flatten,
+        )
+        return Recipe(optimizer, stages, self.augment)
+
+
+@dataclass(frozen=True)
+class Then(Method):
+    """One method after another; the second one on the compacted network."""
+
+    first: Method
+    second: Method
+
+    @property
+    def phases(self) -> tuple[Method, ...]:
+        return (*self.first.phases, *self.second.phases)
+
+    @property
+    def cut(self) -> str:
+        """Of the last that cuts, with what else the second does."""
+        beside = self.second.cut.removeprefix("none")
+        cuts = beside == self.second.cut
+        return self.second.cut if cuts else self.first.cut.removesuffix(beside) + beside
+
+    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+        return self.phases[0].recipe(model, seed)

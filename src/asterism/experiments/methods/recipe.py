@@ -1,0 +1,94 @@
+"""What every method hands to the training loop, and the pieces that several of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from asterism.experiments.augmentation import Augment
+from asterism.experiments.training import Stage
+from asterism.pruning.scores import count
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.schedules import Schedule, warmup_cosine
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An optimizer around the model, and the stages to train it through."""
+
+    optimizer: AffineScaling
+    stages: list[Stage]
+    augment: Augment | None = None
+
+    @property
+    def epochs(self) -> int:
+        return sum(stage.epochs for stage in self.stages)
+
+
+class Method(ABC):
+    """The contract of all methods.
+
+    A method of several phases trains each on what the phase before has left, without its dead
+    units.
+    """
+
+    @property
+    def phases(self) -> tuple[Method, ...]:
+        return (self,)
+
+    @property
+    @abstractmethod
+    def cut(self) -> str:
+        """How weights are removed, in the few words that a table has room for."""
+
+    @abstractmethod
+    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+        """The optimizer and the stages for this model."""
+
+
+def wrap(
+    model: nn.Module, weight_decay: float, penalty: Any = None, **options: Any
+) -> AffineScaling:
+    """SGD with Nesterov momentum, wrapped; for methods that never re-weight, any penalty does."""
+    sgd = torch.optim.SGD(
+        model.parameters(), lr=0.0, momentum=0.9, nesterov=True, weight_decay=weight_decay
+    )
+    chosen: Penalty | dict[str, Penalty] = ReweightedL1() if penalty is None else penalty
+    return AffineScaling(sgd, model, chosen, **options)
+
+
+def gradual_cut(
+    fall: Schedule,
+    score: str,
+    *,
+    epochs: tuple[int, int],
+    lr: float,
+    begin: Callable[[AffineScaling], Any],
+) -> list[Stage]:
+    """Two stages: global cuts along `fall` every 25 steps, then retraining at its last density."""
+
+    def cut(optimizer: AffineScaling, progress: float) -> None:
+        if optimizer.steps % 25 == 0:
+            prune_down_to(fall(progress), score, optimizer)
+
+    def finish(optimizer: AffineScaling) -> None:
+        prune_down_to(fall(1.0), score, optimizer)
+
+    return [
+        Stage("cut", epochs[0], warmup_cosine(lr, final=lr / 2), begin, cut),
+        Stage("retrain", epochs[1], warmup_cosine(lr), finish),
+    ]
+
+
+def prune_down_to(density: float, score: str, optimizer: AffineScaling) -> None:
+    """A global cut, unless the network is as sparse already."""
+    masks = optimizer.masks().values()
+    alive = sum(int(mask.sum()) for mask in masks)
+    if count(density, sum(mask.numel() for mask in masks)) < alive:
+        optimizer.prune(density=density, score=score)

@@ -1,0 +1,227 @@
+"""One plain training loop over stages, with history, checkpoints and exact resumption.
+
+Owns batches, evaluation, history and checkpoints. Knows no method by name: a method hands it a
+list of stages, each with a learning rate, something to do at its beginning and at every step.
+
+Batches are drawn from tensors in memory, in an order that depends only on the seed and the epoch,
+so that a resumed run sees what an undisturbed one would have seen.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asterism.errors import InputError
+from asterism.experiments.augmentation import Augment
+from asterism.experiments.mnist import Dataset, Split
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.schedules import Schedule
+from asterism.storage.snapshots import read_snapshot, write_snapshot
+from asterism.weights.metrics import error_percent, kurtosis, nonzeros, total_density_percent
+from asterism.weights.names import layer
+
+Record = dict[str, Any]
+History = list[Record]
+Watch = Callable[[Record], None]
+Forward = Callable[[Tensor], Tensor]
+
+CHECKPOINT = {"model", "optimizer", "rng", "stage", "epoch", "history"}
+
+
+class DivergedError(InputError):
+    """Loss or weights are no longer finite; the model holds the last good state."""
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def _never(_: History) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some epochs of training under one learning-rate schedule.
+
+    begin    called once before the first step, e.g. to re-weight or prune
+    on_step  called before each step with the progress through the stage, 0 to 1
+    skip     asked once with the history so far: a converged run skips what is left
+    """
+
+    name: str
+    epochs: int
+    lr: Schedule
+    begin: Callable[[AffineScaling], Any] = _nothing
+    on_step: Callable[[AffineScaling, float], Any] = _nothing
+    skip: Callable[[History], bool] = _never
+
+
+@dataclass
+class Progress:
+    """Where a run stands: what a checkpoint holds beside the weights."""
+
+    stage: int = 0
+    epoch: int = 0
+    history: History = field(default_factory=list)
+
+    @property
+    def epochs_done(self) -> int:
+        return len(self.history)
+
+
+def train(
+    model: nn.Module,
+    optimizer: AffineScaling,
+    stages: Sequence[Stage],
+    data: Dataset,
+    *,
+    seed: int = 0,
+    batch_size: int = 128,
+    augment: Augment | None = None,
+    forward: Forward | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    watch: Watch = _nothing,
+) -> History:
+    """Runs the stages in turn; one record of the history for each epoch.
+
+    `augment` changes the images of each batch; `forward` computes what the model would, with the
+    same parameters, in some faster way. With `checkpoint`, the state is saved after each
+    epoch; with `resume`, a run goes on from there and ends in the same bits as one that was never
+    interrupted (at a fixed number of threads).
+    """
+    progress = Progress()
+    if resume and checkpoint is not None and checkpoint.exists():
+        progress = _restore(_load(checkpoint), model, optimizer)
+    good = _snapshot(model, optimizer, progress)
+    while progress.stage < len(stages):
+        stage = stages[progress.stage]
+        if progress.epoch == 0:
+            if stage.skip(progress.history):
+                progress.stage += 1
+                continue
+            stage.begin(optimizer)
+        while progress.epoch < stage.epochs:
+            started = time.perf_counter()
+            drawn = batches(data.train, seed, progress.epochs_done, batch_size, augment)
+            count = math.ceil(len(data.train.labels) / batch_size)
+            model.train()
+            loss = _train_epoch(forward or model, optimizer, stage, progress.epoch, drawn, count)
+            if not (math.isfinite(loss) and _is_finite(model)):
+                _restore(good, model, optimizer)
+                raise DivergedError(
+                    f"training diverged in stage {stage.name!r}, epoch {progress.epoch + 1}:"
+                    " the loss or a weight is not finite. The last good state is kept; lower the"
+                    " learning rate"
+                )
+            progress.epoch += 1
+            record = measure(forward or model, optimizer, data.validation)
+            record |= {"stage": stage.name, "epoch": progress.epochs_done + 1, "loss": loss}
+            record["seconds"] = time.perf_counter() - started
+            progress.history.append(record)
+            good = _snapshot(model, optimizer, progress)
+            if checkpoint is not None:
+                write_snapshot(checkpoint, good)
+            watch(record)
+        progress.stage, progress.epoch = progress.stage + 1, 0
+    return progress.history
+
+
+def measure(model: Forward, optimizer: AffineScaling, validation: Split) -> Record:
+    """What the history holds of a network: error, density, kurtosis, re-weightings so far."""
+    weights = optimizer.weights()
+    kept = nonzeros(weights)
+    return {
+        "t": optimizer.iteration,
+        "validation_error_percent": error_percent(model, validation.images, validation.labels),
+        "nonzeros": sum(kept.values()),
+        "layers": {layer(name): count for name, count in kept.items()},
+        "density_percent": total_density_percent(weights),
+        "kurtosis": {layer(name): kurtosis(weight) for name, weight in weights.items()},
+    }
+
+
+def _train_epoch(
+    forward: Forward,
+    optimizer: AffineScaling,
+    stage: Stage,
+    epoch: int,
+    batches: Iterator[Split],
+    count: int,
+) -> float:
+    """One pass over the data; the mean loss, or NaN as soon as it diverges."""
+    total, images = torch.zeros(()), 0
+    for number, batch in enumerate(batches):
+        through = (epoch + number / count) / stage.epochs
+        for group in optimizer.param_groups:
+            group["lr"] = stage.lr(through)
+        stage.on_step(optimizer, through)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(forward(batch.images), batch.labels)
+        if not loss.isfinite():
+            return math.nan
+        torch.autograd.backward(loss)
+        optimizer.step()
+        total += loss.detach() * len(batch.labels)
+        images += len(batch.labels)
+    return float(total) / images
+
+
+def batches(
+    split: Split, seed: int, epoch: int, size: int, augment: Augment | None
+) -> Iterator[Split]:
+    """The images in an order, and with changes, that depend on the seed and the epoch alone."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    for chosen in torch.split(torch.randperm(len(split.labels), generator=generator), size):
+        images = split.images[chosen]
+        if augment is not None:
+            images = augment(images, generator)
+        yield Split(images, split.labels[chosen])
+
+
+def _is_finite(model: nn.Module) -> bool:
+    """The last step of an epoch can ruin the weights after its loss was taken."""
+    return all(bool(param.isfinite().all()) for param in model.parameters())
+
+
+def _snapshot(model: nn.Module, optimizer: AffineScaling, progress: Progress) -> Record:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    return {
+        **_clone(state),
+        "rng": torch.get_rng_state(),
+        "stage": progress.stage,
+        "epoch": progress.epoch,
+        "history": list(progress.history),
+    }
+
+
+def _restore(snapshot: Record, model: nn.Module, optimizer: AffineScaling) -> Progress:
+    model.load_state_dict(snapshot["model"])
+    optimizer.load_state_dict(_clone(snapshot["optimizer"]))
+    torch.set_rng_state(snapshot["rng"])
+    return Progress(snapshot["stage"], snapshot["epoch"], list(snapshot["history"]))
+
+
+def _clone(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: _clone(value) for key, value in state.items()}
+    return [_clone(each) for each in state] if isinstance(state, list) else state
+
+
+def _load(path: Path) -> Record:
+    snapshot = read_snapshot(path)
+    if not snapshot.keys() >= CHECKPOINT:
+        raise InputError(f"cannot read {path}, it is no checkpoint: delete it to start anew")
+    return snapshot

@@ -1,0 +1,198 @@
+"""PyTorch's side of the file: models and state dicts in, state dicts out, plain checkpoints too.
+
+Owns the way between tensors and arrays; the bytes are those of `asterism.file`. Nothing is ever
+unpickled but what torch calls weights only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from asterism import file
+from asterism.errors import InputError, one_line
+from asterism.storage.atomic_files import write_atomically
+
+SMALL_ELEMENTS = 1 << 21
+"""Up to so many elements `auto` takes the small mode, which is slow, and beyond it the fast one."""
+
+# Types that numpy lacks travel as unsigned integers of their size.
+_HELD = {
+    torch.bfloat16: torch.uint16,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.float8_e5m2: torch.uint8,
+}
+
+_SIGNED_ZEROS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_PLAIN = torch.strided
+
+SaveMode = Literal["auto", "small", "fast"]
+
+
+def save(
+    model: nn.Module | Mapping[str, Tensor],
+    path: str | Path,
+    *,
+    example_inputs: Any = None,
+    mode: SaveMode = "auto",
+    bits: file.Bits = None,
+    graph: bytes | None = None,
+) -> int:
+    """Writes a model's state dict to an .asterism file; returns its size in bytes.
+
+    Lossless, or with a codebook of 2^bits values per tensor. The one liberty taken: −0, which
+    masks leave behind by the thousand, becomes 0. With `example_inputs` the graph of
+    the network goes into the file too, for the runtime to execute; or a `graph` that is known.
+    """
+    state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
+    arrays, dtypes = to_arrays(without_minus_zero(state))
+    if example_inputs is not None:
+        if not isinstance(model, nn.Module):
+            raise InputError("example_inputs need the model, not its state dict")
+        graph = _capture(model, example_inputs)
+    return file.write(
+        path, arrays, graph=graph, mode=choose_mode(arrays, mode), bits=bits, dtypes=dtypes
+    )
+
+
+def load_state_dict(path: str | Path) -> dict[str, Tensor]:
+    """The state dict in an .asterism file."""
+    contents = file.read(path)
+    return to_tensors(contents.tensors, contents.dtypes)
+
+
+def choose_mode(arrays: Mapping[str, NDArray[Any]], mode: SaveMode) -> file.Mode:
+    """Small, unless that would take minutes."""
+    if mode != "auto":
+        return mode
+    elements = sum(array.size for array in arrays.values())
+    return "small" if elements <= SMALL_ELEMENTS else "fast"
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """A state dict from an .asterism or safetensors file, or from torch's with weights only."""
+    return read_with_graph(path)[0]
+
+
+def read_with_graph(path: str | Path) -> tuple[dict[str, Tensor], bytes | None]:
+    """The state dict of a file of any kind, and the graph that may be with it."""
+    path = Path(path)
+    if file.recognises(path) or path.suffix == ".asterism":
+        contents = file.read(path)
+        return to_tensors(contents.tensors, contents.dtypes), contents.graph
+    if path.suffix == ".safetensors":
+        try:
+            return _in_order(safetensors.torch.load_file(path)), None
+        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            raise InputError(f"{path} is not a safetensors file ({error})") from error
+    return _read_torch(path), None
+
+
+def load_into(model: nn.Module, path: str | Path) -> None:
+    """The weights of any file that `read_checkpoint` reads, every one of them and no others."""
+    put_into(model, read_checkpoint(path), path)
+
+
+def put_into(model: nn.Module, state: Mapping[str, Tensor], path: str | Path) -> None:
+    """The weights that were read from a file, every one of them and no others."""
+    try:
+        model.load_state_dict(dict(state))
+    except RuntimeError as error:
+        raise InputError(f"{path} does not fit the model: {one_line(error)}") from error
+
+
+def write_checkpoint(path: str | Path, state: Mapping[str, Tensor]) -> None:
+    """A plain state dict as safetensors, shared tensors under each of their names."""
+    unshared = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+    write_atomically(Path(path), safetensors.torch.save(unshared))
+
+
+def without_minus_zero(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The same numbers, each zero the plain one; what is no tensor is left to complain about."""
+    return {
+        name: torch.where(tensor == 0, 0, tensor)
+        if isinstance(tensor, Tensor) and tensor.dtype in _SIGNED_ZEROS and tensor.layout == _PLAIN
+        else tensor
+        for name, tensor in state.items()
+    }
+
+
+def to_arrays(state: Mapping[str, Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Numpy arrays of the same bits, and the name of each dtype.
+
+    >>> arrays, dtypes = to_arrays({"w": torch.ones(2, dtype=torch.bfloat16)})
+    >>> arrays["w"].dtype.name, dtypes["w"]
+    ('uint16', 'bfloat16')
+    """
+    arrays, dtypes = {}, {}
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{name} is a {type(tensor).__name__}: a state dict holds tensors")
+        if tensor.layout != _PLAIN or tensor.is_quantized:
+            raise InputError(f"{name} is stored as {tensor.layout}: make it a plain dense tensor")
+        if tensor.is_meta:
+            raise InputError(f"{name} has a shape but no numbers: it was saved on the meta device")
+        plain = tensor.detach().cpu().contiguous()
+        arrays[name] = plain.view(_HELD.get(plain.dtype, plain.dtype)).numpy()
+        dtypes[name] = str(plain.dtype).removeprefix("torch.")
+    return arrays, dtypes
+
+
+def to_tensors(arrays: Mapping[str, NDArray[Any]], dtypes: Mapping[str, str]) -> dict[str, Tensor]:
+    """The inverse of `to_arrays`."""
+    return {
+        name: torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape)).view(
+            getattr(torch, dtypes[name])
+        )
+        for name, array in arrays.items()
+    }
+
+
+def _in_order(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """By name, numbers by their value: safetensors keeps no order of its own."""
+    parts = {name: re.split(r"(\d+)", name) for name in state}
+
+    def key(name: str) -> list[str | int]:  # words and numbers in turn
+        return [int(part) if i % 2 else part for i, part in enumerate(parts[name])]
+
+    return {name: state[name] for name in sorted(state, key=key)}
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file may raise anything
+        raise InputError(
+            f"{path} is no checkpoint that can be read safely ({type(error).__name__}): give"
+            " safetensors, or torch.save of model.state_dict(); a whole model would need pickle,"
+            " which may run any code"
+        ) from error
+    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
+        found = found["state_dict"]
+    if not isinstance(found, dict) or not all(isinstance(t, Tensor) for t in found.values()):
+        raise InputError(f"{path} holds {_kind(found)}, not a state dict of tensors")
+    return {str(name): tensor for name, tensor in found.items()}
+
+
+def _kind(found: Any) -> str:
+    if not isinstance(found, dict):
+        return f"a {type(found).__name__}"
+    names = ", ".join(map(str, list(found)[:5]))
+    return f"a dict with {names}{', …' if len(found) > 5 else ''}"
+
+
+def _capture(model: nn.Module, example_inputs: Any) -> bytes:
+    from importlib import import_module
+
+    graph = import_module("asterism.graph.capture").capture(model, example_inputs)
+    encoded: bytes = import_module("asterism.graph.network").encode(graph)
+    return encoded

@@ -1,0 +1,131 @@
+"""The dense engines that a sparse network is timed against, each as a function of a batch.
+
+Owns how each is set up: one network, its weights with all their zeros, a given number of threads.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from asterism.export.onnx import onnx_bytes
+from asterism.runtime import Net
+
+Batch = npt.NDArray[np.float32]
+Engine = Callable[[Batch], object]
+
+
+def find(model: nn.Module, shape: tuple[int, ...], threads: int) -> dict[str, Engine]:
+    """Every engine that is installed and takes the model."""
+    makers: dict[str, tuple[str, Callable[..., Engine]]] = {
+        "torch": ("torch", eager),
+        "torch.compile": ("torch", compiled),
+        "onnxruntime": ("onnxruntime", onnxruntime),
+        "openvino": ("openvino", openvino),
+    }
+    found: dict[str, Engine] = {}
+    example = np.zeros((2, *shape), np.float32)
+    for name, (module, maker) in makers.items():
+        if importlib.util.find_spec(module) is None:
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                engine = maker(model.eval(), example, threads)
+                engine(example)
+        except Exception as error:  # an engine that cannot run it is left out, and said
+            warnings.warn(f"{name} does not run this network: {error}", stacklevel=2)
+            continue
+        found[name] = engine
+    return found
+
+
+def eager(model: nn.Module, example: Batch, threads: int) -> Engine:
+    @torch.inference_mode()
+    def run(x: Batch) -> object:
+        return model(torch.from_numpy(x)).numpy()
+
+    torch.set_num_threads(threads)
+    return run
+
+
+def compiled(model: nn.Module, example: Batch, threads: int) -> Engine:
+    return eager(torch.compile(model, dynamic=True), example, threads)  # type: ignore[arg-type]
+
+
+def onnxruntime(model: nn.Module, example: Batch, threads: int) -> Engine:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    with tempfile.TemporaryDirectory() as folder:
+        path = to_onnx(model, example, Path(folder))
+        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda x: session.run(None, {name: x})[0]
+
+
+def openvino(model: nn.Module, example: Batch, threads: int) -> Engine:
+    import openvino as ov
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = to_onnx(model, example, Path(folder))
+        settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+        program = ov.Core().compile_model(str(path), "CPU", settings)
+    return lambda x: program(x)[0]
+
+
+def to_onnx(model: nn.Module, example: Batch, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    path.write_bytes(onnx_bytes(model, torch.from_numpy(example)))
+    return path
+
+
+def compare(
+    net: Net, engines: Mapping[str, Engine], batches: Sequence[int], budget: float = 1.0
+) -> list[dict[str, Any]]:
+    """Seconds per image of the net and each engine, in turn, and the median of their ratios.
+
+    `budget` is about the seconds to spend on each batch size. A turn is a millisecond or a call.
+    """
+    rows: list[dict[str, Any]] = []
+    runs: dict[str, Engine] = {"asterism": net, **engines}
+    for batch in batches:
+        x = np.random.default_rng(0).random((batch, *net.input_shape), np.float32)
+        for run in runs.values():
+            run(x)
+        calls = {name: max(1, int(1e-3 / _seconds(run, x, 3))) for name, run in runs.items()}
+        pace = sum(_seconds(run, x, 1) * calls[name] for name, run in runs.items())
+        times: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(max(5, min(500, int(budget / pace)))):
+            for name, run in runs.items():
+                times[name].append(_seconds(run, x, calls[name]))
+        for name, seconds in times.items():
+            ratios = [other / own for other, own in zip(seconds, times["asterism"], strict=True)]
+            rows.append(
+                {
+                    "batch": batch,
+                    "engine": name,
+                    "microseconds_per_image": 1e6 * statistics.median(seconds) / batch,
+                    "speed_up": statistics.median(ratios),
+                }
+            )
+    return rows
+
+
+def _seconds(run: Engine, x: Batch, calls: int) -> float:
+    started = time.perf_counter()
+    for _ in range(calls):
+        run(x)
+    return (time.perf_counter() - started) / calls

@@ -1,0 +1,84 @@
+"""What a network is described to, or told by: the small mode's items, coded one after another.
+
+One description serves both directions: a stream that writes takes each item and returns it; one
+that reads ignores what it is given and returns the item. There are two kinds with the same bits, in
+Python (`reference.py`) and in C (`compiled.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asterism.file.small.units import Grid
+from asterism.file.tensors import MAX_RANK
+
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
+Indices = NDArray[Any]
+
+RECENT_SIZES = 4
+
+
+class Slot(IntEnum):
+    """Kinds of numbers, each with its own statistics."""
+
+    COUNT = 0
+    DTYPE = 1
+    RANK = 2
+    SIZE = 3
+    CONSTANT_SHIFT = 4
+    CONSTANT = 5
+    SHIFT = 6
+    LOW = 7
+    TABLE = 8
+    FIRST = 9
+    GAP = 10
+
+
+class Flag(IntEnum):
+    """Kinds of yes and no."""
+
+    CONSTANT = 0
+    DENSE = 1
+    NEGATIVE = 2
+    RECENT = 3  # and the places after it: is a size the first, second … of the recent ones?
+
+
+FLAGS = Flag.RECENT + MAX_RANK * RECENT_SIZES
+
+
+class Stream(Protocol):
+    """FormatError wherever the bytes that are read make no sense."""
+
+    @property
+    def decoding(self) -> bool: ...
+
+    @property
+    def used(self) -> float:
+        """The bits of information read so far."""
+
+    def flag(self, value: bool, flag: int) -> bool: ...
+
+    def number(self, value: int, slot: int) -> int: ...
+
+    def numbers(self, values: Sequence[int], slot: int) -> list[int]:
+        """Numbers of one kind; a stream that reads takes no more from `values` than how many."""
+
+    def text(self, text: bytes) -> bytes: ...
+
+    def bits(self, bits: Mask, hints: bytes) -> Mask:
+        """One bit per unit, in the light of a hint for each."""
+
+    def rows(self, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes) -> None:
+        """The live rows and channels of a mask, in place; hints are of the live channels."""
+
+    def indices(self, index: Indices, where: Places, grid: Grid, size: int) -> Indices:
+        """Indices into a table of `size` > 1, of the elements at the flat places `where`."""
+
+    def finish(self) -> bytes:
+        """The bytes written; of a stream that reads none, but it must be at its end."""

@@ -1,0 +1,37 @@
+/* All kernels for one instruction set: each .c file sets the sizes that suit it, and includes this.
+   WIDTH: floats in a vector. ROWS: units in a sparse convolution's tile. SUMS: vectors of sums in one
+   that goes by whole rows; if there are such. */
+#include "program.h"
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 32") /* or a tile goes through memory */
+#define OPAQUE(pointer) __asm__("" : "+r"(pointer))
+
+typedef int32_t Vec8i __attribute__((vector_size(32)));
+typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+#include "layers/conv.h"
+#include "layers/fc.h"
+#include "layers/shared_loads.h"
+#include "layers/conv_columns.h"
+#include "layers/pooling_and_elementwise.h"
+#include "training/train.h"
+#ifdef SUMS
+#include "layers/conv_rows.h"
+#endif
+
+const Kernels KERNELS = {
+    .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
+    .conv_columns = conv_columns,
+    .fc_sparse_one = fc_sparse_one, .fc_dense = fc_dense, .fc_sparse = fc_sparse,
+    .to_columns = to_columns, .from_columns = from_columns,
+    .pool_max = pool_max, .pool_average = pool_average,
+    .activate = activate, .add = add, .multiply = multiply, .scale = scale,
+    .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
+#ifdef SUMS
+    .conv_rows = conv_rows,
+#endif
+};

@@ -1,0 +1,68 @@
+/* Layers whose time is in the mathematical library or in memory: the same code for every machine. */
+#include <math.h>
+#include "../program.h"
+
+void asterism_activate(const Step *s, float *x, int64_t n)
+{
+#define EACH(EXPRESSION) for (int64_t i = 0; i < n; i++) { float v = x[i]; x[i] = (EXPRESSION); } break
+    switch (s->activation) {
+    case RELU: EACH(0 > v ? 0 : v);
+    case LEAKY_RELU: EACH(0 > v ? v * s->a : v);
+    case CLAMP: EACH(s->a > v ? s->a : v > s->b ? s->b : v);
+    case GELU: EACH(0.5f * v * (1 + erff(v * 0.70710678f)));
+    case GELU_TANH: EACH(0.5f * v * (1 + tanhf(0.79788456f * (v + 0.044715f * v * v * v))));
+    case SILU: EACH(v / (1 + expf(-v)));
+    case SIGMOID: EACH(1 / (1 + expf(-v)));
+    case TANH: EACH(tanhf(v));
+    default: break;
+    }
+}
+
+/* size: rows, row length; data: weight and bias, or none. */
+void asterism_layer_norm(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    const float *weight = s->data[0], *bias = s->data[1];
+    int64_t n = s->size[1];
+    (void)other, (void)images;
+    for (int64_t row = 0; row < s->size[0]; row++, in += n, out += n) {
+        double sum = 0, square = 0;
+        for (int64_t i = 0; i < n; i++) sum += in[i];
+        double mean = sum / n;
+        for (int64_t i = 0; i < n; i++) square += (in[i] - mean) * (in[i] - mean);
+        double factor = 1 / sqrt(square / n + s->a);
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (float)((in[i] - mean) * factor) * weight[i] + bias[i];
+    }
+}
+
+/* size: outer, length, inner. */
+void asterism_softmax(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    int64_t length = s->size[1], inner = s->size[2];
+    (void)other, (void)images;
+    for (int64_t o = 0; o < s->size[0]; o++)
+        for (int64_t j = 0; j < inner; j++) {
+            const float *from = in + o * length * inner + j;
+            float *to = out + (from - in), most = from[0], sum = 0;
+            for (int64_t i = 1; i < length; i++)
+                if (from[i * inner] > most) most = from[i * inner];
+            for (int64_t i = 0; i < length; i++) sum += to[i * inner] = expf(from[i * inner] - most);
+            for (int64_t i = 0; i < length; i++) to[i * inner] /= sum;
+        }
+}
+
+void asterism_gather(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    const int32_t *places = s->data[0];
+    (void)other, (void)images;
+    for (int64_t i = 0; i < s->size[0]; i++) out[i] = in[places[i]];
+}
+
+/* size: chunks, their length, the distance between them in the output, the first one's place. */
+void asterism_copy_chunks(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    (void)other, (void)images;
+    for (int64_t i = 0; i < s->size[0]; i++)
+        for (int64_t j = 0; j < s->size[1]; j++)
+            out[i * s->size[2] + s->size[3] + j] = in[i * s->size[1] + j];
+}

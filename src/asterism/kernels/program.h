@@ -1,0 +1,105 @@
+/* A network as a list of steps over scratch memory. Python builds it, and has checked every size;
+   the layout of these structs is mirrored in asterism/kernels/library.py. */
+#ifndef ASTERISM_PROGRAM_H
+#define ASTERISM_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Raised with every change to what crosses the border, here and in library.py: a library that was
+   compiled before such a change is refused and not called. */
+enum { INTERFACE = 3 };
+
+enum { DONE, NOT_FINITE, NO_MEMORY };
+enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
+enum { LANES = 16 };   /* floats in the widest vector */
+enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
+
+enum Space { SCRATCH, INPUT, OUTPUT };
+enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH };
+enum Operation {
+    PACK,
+    CONV_SPARSE,
+    CONV_DENSE,
+    CONV_ROWS,
+    CONV_COLUMNS,
+    POOL_MAX,
+    POOL_AVERAGE,
+    FC_SPARSE_ONE,
+    FC_DENSE,
+    TO_COLUMNS,
+    FC_SPARSE,
+    FROM_COLUMNS,
+    ACTIVATE,
+    ADD,
+    MULTIPLY,
+    SCALE,
+    LAYER_NORM,
+    SOFTMAX,
+    GATHER,
+    COPY_CHUNKS,
+};
+
+typedef struct {
+    int64_t space, offset, stride; /* floats; the stride is from one image to the next */
+} Operand;
+
+typedef struct {
+    int64_t operation, whole_block, activation;
+    float a, b;
+    Operand in, other, out;
+    int64_t size[16];
+    const void *data[4];
+} Step;
+
+/* A non-zero: where its input is, from that of the first output, and what it weighs. */
+typedef struct {
+    int32_t offset;
+    float weight;
+} Entry;
+
+typedef struct {
+    float offset_bits; /* an int32; one entry for four output channels */
+    float weight[4];
+} DenseEntry;
+
+/* The sizes of a layer in training. */
+enum {
+    T_CHANNELS, T_HEIGHT, T_WIDTH, T_OUT, T_KERNEL_H, T_KERNEL_W, T_STRIDE_H, T_STRIDE_W, T_OUT_H,
+    T_OUT_W, T_BLOCKS, T_POOL, /* of 2×2 outputs the largest; then height and width are even */
+};
+
+/* A non-zero of a layer in training: `index` is its place among the weights. */
+typedef struct {
+    int64_t offset, index;
+    float weight;
+} Tap;
+
+/* Those of output channel o are taps[begin[o]] to before taps[begin[o + 1]]. */
+typedef struct {
+    Tap *taps;
+    int64_t *begin;
+} Taps;
+
+typedef void Kernel(const Step *step, const float *in, const float *other, float *out, int64_t images);
+
+typedef struct {
+    Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
+        *fc_sparse_one, *fc_dense, *fc_sparse,
+        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
+    int (*finite)(const float *, int64_t);
+    void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
+                         int32_t *, float *);
+    void (*taps_backward)(const int64_t *, const Taps *, const float *, const float *,
+                          const int32_t *, float *, float *, float *, float *);
+} Kernels;
+
+extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;
+const Kernels *asterism_kernels_of(int level);
+void asterism_layer_norm(const Step *, const float *, const float *, float *, int64_t);
+void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);
+void asterism_gather(const Step *, const float *, const float *, float *, int64_t);
+void asterism_copy_chunks(const Step *, const float *, const float *, float *, int64_t);
+void asterism_activate(const Step *, float *, int64_t);
+
+#endif

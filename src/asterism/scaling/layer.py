@@ -1,0 +1,337 @@
+"""One weight tensor and its change of variables: theta = q ⊙ omega, omega = 0 where pruned.
+
+Owns what `AffineScaling` keeps per parameter, and how that is saved. Where the parameter is a
+DTensor, so is every tensor here, with the same placement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from asterism.errors import InputError
+from asterism.scaling.group_penalty import Group, Partition, soft_threshold
+from asterism.scaling.initialisers import Initialiser, divide, root_mean_square
+from asterism.scaling.noise import standard_normal
+from asterism.scaling.penalties import Penalty
+from asterism.scaling.schedules import Anneal
+from asterism.weights.connections import Weight
+from asterism.weights.names import lookup
+from asterism.weights.sharding import (
+    any_shard,
+    extremes,
+    local,
+    place_like,
+    sum_over_shards,
+    whole,
+)
+
+TENSORS = ("omega", "latent", "psi", "previous")
+INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
+WORTH_LISTING = 2**16  # weights; over fewer, operations on all are faster than on a list
+NUMBERS = ("scale", "tau", "scaled", "stale")
+
+
+@dataclass
+class Layer:
+    """The state of one re-weighted parameter.
+
+    omega is the metric, 0 exactly where the weight is pruned. Those zeros, if there are any, are
+    kept twice: `dead` marks them, or where few weights are left, `live` lists the others and
+    `live_omega` their omega unless that is 1. `scaled` says whether omega holds anything but zeros
+    and ones, `stale` that the inner optimizer's state belongs to an earlier q-space.
+    """
+
+    name: str
+    param: nn.Parameter
+    penalty: Penalty
+    scale: float
+    omega: Tensor
+    latent: Tensor | None = None  # q itself, where it cannot be had from theta (splicing)
+    psi: Tensor | None = None  # the penalty's weights, where they are not the metric
+    previous: Tensor | None = None  # theta at the last re-weighting, where tau's schedule asks
+    scaled: bool = False
+    stale: bool = False
+    dead: Tensor | None = None
+    live: Tensor | None = None
+    live_omega: Tensor | None = None
+    groups: Partition | None = None  # of weights that share one psi and one omega
+    input_dim: int = 1
+
+    @property
+    def kept(self) -> Tensor:
+        """The mask: true where the weight is alive."""
+        return self.omega != 0
+
+    @property
+    def pruned(self) -> bool:
+        """Whether any weight of this rank's shard is."""
+        return self.dead is not None or self.live is not None
+
+    @property
+    def tau(self) -> float:
+        """The penalty's, which anneals; 0 and fixed where the penalty has none."""
+        return getattr(self.penalty, "tau", 0.0)
+
+    @tau.setter
+    def tau(self, tau: float) -> None:
+        if hasattr(self.penalty, "tau"):
+            self.penalty = replace(self.penalty, tau=tau)  # type: ignore[type-var]
+
+    @property
+    def nonzeros(self) -> int:
+        return int(sum_over_shards(local(self.omega).count_nonzero(), self.omega))
+
+    @property
+    def q(self) -> Tensor:
+        """theta / omega, 0 where pruned."""
+        if self.latent is not None:
+            return self.latent
+        if self.scaled:
+            return divide(self.param, self.omega) if self.pruned else self.param / self.omega
+        return self.param * self.kept if self.pruned else self.param.clone()
+
+    def multiply_(self, tensor: Tensor, *, zero: bool = True) -> None:
+        """tensor ← tensor ⊙ omega in place; with `zero` exactly +0 where pruned, else anything."""
+        self._on_live_(tensor, torch.mul, zero)
+
+    def divide_(self, tensor: Tensor, *, zero: bool = True) -> None:
+        """tensor ← tensor / omega in place, the same way."""
+        self._on_live_(tensor, torch.div, zero)
+
+    def _on_live_(self, tensor: Tensor, operation: Callable[..., Tensor], zero: bool) -> None:
+        tensor = local(tensor)
+        if self.live is not None:
+            values = tensor.take(self.live)
+            if self.live_omega is not None:
+                operation(values, self.live_omega, out=values)
+            if zero:
+                tensor.zero_()
+            tensor.put_(self.live, values)
+            return
+        if self.scaled:
+            operation(tensor, local(self.omega), out=tensor)
+        if zero and self.dead is not None:
+            tensor.masked_fill_(self.dead, 0.0)
+
+    def magnitude(self, theta: Tensor) -> Tensor:
+        """|theta|, or the RMS of each weight's group, in a shape that broadcasts to theta's."""
+        if self.groups is None:
+            return theta.abs()
+        squares = whole(self.groups.reduce(theta.square()))
+        z = self.groups.spread(self.groups.magnitudes(squares))
+        return place_like(z.expand(theta.shape), theta) if isinstance(theta, DTensor) else z
+
+    def reweight(self, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str) -> None:
+        """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
+        theta, q = self.param.detach(), self.q
+        self._anneal(anneal)
+        if self.latent is not None:
+            omega = self.penalty.omega(self.magnitude(q), self.scale, previous=self.omega)
+        else:
+            z = self.magnitude(theta)
+            omega = self.penalty.omega(z, self.scale, previous=self.omega)
+            if self.groups is not None:
+                omega = omega * self.kept  # from one per group to one per weight
+            elif self.pruned:
+                omega.masked_fill_(self.omega == 0, 0.0)
+            if normalise:
+                omega.mul_(initialiser.factor(theta, q, omega))
+        low, high = extremes(omega)
+        if self.latent is None:
+            tiny = torch.finfo(omega.dtype).tiny
+            if low <= tiny:  # theta / omega could overflow
+                torch.threshold_(local(omega), tiny, 0.0)
+                low, high = extremes(omega)
+            self._check_alive(omega, high)
+            q = initialiser.start(theta, q, omega, lambda: standard_normal(omega, key))
+        theta = q.mul_(omega) if self.latent is None else q * omega
+        if low == 0:
+            theta.masked_fill_(omega == 0, 0.0)
+        self._check_finite(theta, low, high)
+        self.omega.copy_(omega)
+        self.param.copy_(theta)
+        plain = {low, high} <= {0.0, 1.0} and is_binary(omega)
+        self.scaled = any_shard(not plain, omega)
+        self._mark_dead(low == 0)
+
+    def reweight_penalty(self, anneal: Anneal) -> None:
+        """The majoriser's weights alone: the metric stays plain (`eq:re-weighted`)."""
+        self._anneal(anneal)
+        self.renew_psi()
+
+    def renew_psi(self) -> None:
+        """psi from theta, 1 at zero."""
+        assert self.psi is not None
+        self.psi.copy_(self.penalty.relative_psi(self.magnitude(self.param), self.scale))
+
+    def shrink(self, amount: float) -> None:
+        """The proximal step of the majoriser, amount = lr·lam.
+
+        order 1: |q| ← max(|q| - amount, 0)      order 2: q ← q / (1 + 2·amount)
+
+        in q-space, where the majoriser's weights are all 1. In theta-space (affine=False) the
+        same on theta, with the amount weighted by psi. Of a group it is the RMS that shrinks, all
+        of its weights by the same factor.
+        """
+        if self.psi is None and not self.penalty.plain_in_q:
+            raise InputError(f"lam > 0 with {self.penalty} needs affine=False")
+        weighted: Any = amount if self.psi is None else self.psi * amount
+        if self.penalty.order == 2:
+            self.param.div_(1 + 2 * weighted)
+        elif self.groups is None:
+            self.param.sub_(self.param.clamp(-weighted, weighted))
+        else:  # in q-space anything may stand where a weight is pruned
+            live = self.param.masked_fill(~self.kept, 0.0) if self.pruned else self.param
+            self.param.mul_(soft_threshold(self.magnitude(live), weighted))
+
+    def prune(self, kept: Tensor) -> None:
+        """Weights outside `kept` are zero from here on."""
+        if kept.dtype != torch.bool or kept.shape != self.param.shape:
+            raise InputError(
+                f"the mask of {self.name} must be bool of shape {tuple(self.param.shape)},"
+                f" found {kept.dtype} of shape {tuple(kept.shape)}"
+            )
+        gone = place_like(~kept.to(self.param.device), self.param)
+        self.omega.masked_fill_(gone, 0.0)
+        self.param.masked_fill_(gone, 0.0)
+        any_here = bool(local(gone).any())
+        del gone  # a quarter of the layer's size
+        self._mark_dead(self.pruned or any_here)
+
+    def flatten(self) -> None:
+        """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
+        low, high = extremes(self.omega)
+        self._check_alive(self.omega, high)  # with a latent q a layer may be cut off, not for good
+        self.omega.copy_(self.kept)
+        self.latent, self.scaled = None, False
+        self._mark_dead(low == 0)
+
+    def state(self) -> dict[str, Tensor]:
+        """What must be saved, as tensors."""
+        numbers = {
+            "scale": torch.tensor(self.scale, dtype=torch.float64),
+            "tau": torch.tensor(self.tau, dtype=torch.float64),
+            "scaled": torch.tensor(self.scaled),
+            "stale": torch.tensor(self.stale),
+        }
+        tensors = {name: getattr(self, name) for name in TENSORS}
+        return numbers | {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def check(self, state: dict[str, Any]) -> None:
+        """An error unless `load` can take this state. Whether there is a latent q is part of it."""
+        expected = {name: tensor.shape for name, tensor in self.state().items()}
+        expected.pop("latent", None)
+        if "latent" in state:
+            expected["latent"] = self.param.shape
+        for name, shape in expected.items():
+            found = state.get(name)
+            if not isinstance(found, Tensor) or found.shape != shape:
+                raise InputError(
+                    f"the saved state of {self.name} has no {name} of shape {tuple(shape)}: it was"
+                    " saved from another model or with other settings of AffineScaling"
+                )
+
+    def load(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        if "latent" not in state:
+            self.latent = None
+        elif self.latent is None:
+            self.latent = torch.empty_like(self.omega)
+        for name in self.state().keys() - set(NUMBERS):
+            current = getattr(self, name)
+            current.copy_(place_like(state[name].to(current.device), current))
+        self.scale = float(state["scale"])
+        self.scaled, self.stale = bool(state["scaled"]), bool(state["stale"])
+        self.tau = float(state["tau"])
+        self._mark_dead(extremes(self.omega)[0] == 0)
+
+    def _mark_dead(self, any_here: bool) -> None:
+        self.dead = self.live = self.live_omega = None
+        if not any_here:
+            return
+        kept = local(self.omega) != 0
+        count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
+        # Splicing changes the mask too often for a list to be worth its making.
+        listed = kept.numel() >= WORTH_LISTING and count * INDEX_BYTES <= kept.numel()
+        if self.latent is None and listed:
+            self.live = kept.flatten().nonzero().squeeze(1)
+            self.live_omega = local(self.omega).take(self.live) if self.scaled else None
+        else:
+            self.dead = kept.logical_not_()
+
+    def _anneal(self, anneal: Anneal) -> None:
+        change = 0.0
+        if self.previous is not None:
+            moved = torch.linalg.vector_norm(self.param - self.previous)
+            change = float(whole(moved / torch.linalg.vector_norm(self.previous)))
+            self.previous.copy_(self.param)
+        self.tau = anneal.next(self.tau, change)
+
+    def _check_alive(self, omega: Tensor, high: float) -> None:
+        if not any_shard(high != 0, omega):
+            raise InputError(
+                f"{self.name}: omega is 0 everywhere, so nothing of the layer would be left: use a"
+                " penalty with a lower threshold, or a larger tau"
+            )
+
+    def _check_finite(self, theta: Tensor, *omega: float) -> None:
+        if any_shard(not all(map(math.isfinite, (*omega, *extremes(theta)))), theta):
+            raise InputError(
+                f"{self.name}: omega or q ⊙ omega is not finite: has training diverged? Go back to"
+                " the last good state"
+            )
+
+
+def make_layer(
+    weight: Weight,
+    param: nn.Parameter,
+    penalty: Penalty | Mapping[str, Penalty],
+    anneal: Anneal,
+    affine: bool,
+    latent: bool,
+) -> Layer:
+    """A layer at its start: q = theta, omega = 1, and only the tensors that the settings need."""
+    name, groups = weight.name, None
+    if isinstance(penalty, Mapping):
+        penalty = lookup(penalty, name, "penalty")
+    if not isinstance(penalty, Penalty):
+        raise InputError(f"expected a penalty such as ReweightedL1() for {name}, found {penalty!r}")
+    if isinstance(penalty, Group):
+        groups = penalty.partition(weight).to(param.device)
+        penalty = penalty.penalty
+    return Layer(
+        name=name,
+        param=param,
+        penalty=penalty,
+        scale=measure_scale(param, name),
+        omega=torch.ones_like(param, requires_grad=False),
+        latent=param.detach().clone() if latent else None,
+        psi=None if affine else torch.ones_like(param, requires_grad=False),
+        previous=param.detach().clone() if anneal.needs_change else None,
+        groups=groups,
+        input_dim=weight.input_dim,
+    )
+
+
+def measure_scale(param: Tensor, name: str) -> float:
+    """The RMS of the non-zero weights: the unit of tau, measured once."""
+    scale = float(whole(root_mean_square(param.detach(), param != 0)))
+    if not 0 < scale < float("inf"):
+        raise InputError(
+            f"{name} has an RMS weight of {scale}: it needs finite weights, not all zero, or"
+            f" exclude=['{name}']"
+        )
+    return scale
+
+
+def is_binary(omega: Tensor) -> bool:
+    """Whether this rank's shard holds nothing but zeros and ones."""
+    part = local(omega)
+    return bool(((part == 0) | (part == 1)).all())

@@ -1,0 +1,141 @@
+"""The way from theta to q and back, for all layers at once, in place.
+
+Owns the arithmetic of one optimizer step around the inner step, and its safety: whatever happens
+inside, the model ends in theta-space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asterism.scaling.interrupts import uninterrupted
+from asterism.scaling.layer import Layer
+from asterism.weights.sharding import local
+
+Closure = Callable[[], Any]
+
+# On a gradient in q-space: its versions then. Whoever writes to it makes it one of theta.
+IN_Q_SPACE = "_asterism_in_q_space"
+
+
+class QSpace:
+    """Between `enter` and `leave` parameters hold q and gradients are those of q.
+
+    Both know where they stand, so that leaving twice is leaving once.
+    """
+
+    def __init__(self, layers: Sequence[Layer], *, elementwise: bool = False) -> None:
+        direct = [layer for layer in layers if layer.latent is None]
+        self.latent = [layer for layer in layers if layer.latent is not None]
+        self.scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
+        self.pruned = [layer for layer in direct if layer.pruned]
+        self.elementwise = elementwise
+        self.inside = False
+
+    @uninterrupted()
+    def enter(self) -> None:
+        """theta → q, and gradients of theta → gradients of q; straight through where latent."""
+        for layer in self.latent:
+            assert layer.latent is not None
+            layer.param.copy_(layer.latent)
+        for layer in self.pruned:
+            if layer.scaled:
+                layer.divide_(layer.param, zero=layer.live is None or not self.elementwise)
+        if self.scaled:
+            thetas: list[Any] = [layer.param for layer in self.scaled]
+            torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
+        self._scale_gradients()
+        self.inside = True
+
+    @uninterrupted()
+    def leave(self, *, restore: bool = False) -> None:
+        """q → theta, exact zeros where pruned.
+
+        Gradients have been used by now and stay those of q: to bring them back would cost a
+        third of this wrapper's time. `restore` does, for a step that was not taken.
+        """
+        if not self.inside:
+            return
+        for layer in self.latent:
+            assert layer.latent is not None
+            layer.latent.copy_(layer.param)
+            layer.multiply_(layer.param)
+        for layer in self.pruned:
+            layer.multiply_(layer.param)
+        if self.scaled:
+            qs: list[Any] = [layer.param for layer in self.scaled]
+            torch._foreach_mul_(qs, [layer.omega for layer in self.scaled])
+        if restore:
+            self._restore_gradients()
+        self.inside = False
+
+    def _scale_gradients(self) -> None:
+        """By omega. Gradients of pruned weights may stay as they are if nothing else sees them."""
+        scaled = [layer for layer in self.scaled if _has_gradient_of_theta(layer)]
+        pruned = [
+            layer
+            for layer in self.pruned
+            if _has_gradient_of_theta(layer) and (layer.scaled or not self.elementwise)
+        ]
+        for layer in pruned:
+            layer.multiply_(_gradient(layer), zero=not self.elementwise)
+        if scaled:
+            gradients = [_gradient(layer) for layer in scaled]
+            torch._foreach_mul_(gradients, [layer.omega for layer in scaled])
+        # At the end: gradients that are views of one bucket share their version.
+        for layer in (*scaled, *pruned):
+            mark_in_q_space(_gradient(layer))
+
+    def _restore_gradients(self) -> None:
+        used = [
+            layer
+            for layer in (*self.scaled, *self.pruned)
+            if layer.param.grad is not None and is_in_q_space(layer.param.grad)
+        ]
+        for layer in used:
+            delattr(layer.param.grad, IN_Q_SPACE)
+            if layer.scaled:
+                layer.divide_(_gradient(layer))
+
+    @torch.no_grad()
+    def evaluate(self, closure: Closure) -> Any:
+        """The user's closure sees theta, and its gradients reach the optimizer in q-space."""
+        self.leave(restore=True)
+        with torch.enable_grad():
+            loss = closure()
+        self.enter()
+        return loss
+
+
+def is_in_q_space(gradient: Tensor) -> bool:
+    """Whether a step has brought this gradient to q-space and nobody has written to it since."""
+    return bool(getattr(gradient, IN_Q_SPACE, None) == _versions(gradient))
+
+
+def of_q(gradient: Tensor, layer: Layer) -> Tensor:
+    """The gradient as the inner optimizer sees it: of q, and 0 where pruned."""
+    if is_in_q_space(gradient):
+        return gradient * layer.kept if layer.pruned else gradient
+    return gradient * layer.omega if layer.scaled or layer.pruned else gradient
+
+
+def mark_in_q_space(gradient: Tensor) -> None:
+    setattr(gradient, IN_Q_SPACE, _versions(gradient))
+
+
+def _versions(gradient: Tensor) -> tuple[int, int]:
+    """How often it was written to; FSDP2 adds to the shard alone, past the tensor around it."""
+    return gradient._version, local(gradient)._version
+
+
+def _gradient(layer: Layer) -> Any:
+    return layer.param.grad
+
+
+def _has_gradient_of_theta(layer: Layer) -> bool:
+    gradient = layer.param.grad
+    return gradient is not None and not is_in_q_space(gradient)

@@ -1,0 +1,188 @@
+"""The common case of training: batches of inputs and targets, a loss, a metric.
+
+Owns one plain loop and one plain evaluation, made from a pair of loaders. What it makes is what
+`sparsify` asks of any user: `fit(model, optimizer, epochs)` and `evaluate(model) -> float`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from asterism.errors import InputError, one_line
+from asterism.experiments.training import DivergedError
+from asterism.graph.live_forward import live_if_worth
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.schedules import warmup_cosine
+from asterism.weights.metrics import evaluating
+
+Forward = Callable[..., Any]
+Loss = Callable[[Any, Any], Tensor]
+Metric = Callable[[Any, Any], Tensor | float]
+
+
+def accuracy_percent(outputs: Tensor, targets: Tensor) -> float:
+    """The percentage of targets that are the index of the largest output along dim 1.
+
+    >>> accuracy_percent(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), torch.tensor([0, 1]))
+    50.0
+    """
+    return 100 * int((outputs.argmax(1) == targets).sum()) / targets.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class Supervised:
+    """A pair of loaders as `fit` and `evaluate`; `sparsify(model, **supervised, …)` takes it all.
+
+    `generators` are the loaders' own random generators, so that a run can save their state.
+    """
+
+    train_loader: Iterable[Any]
+    valid_loader: Iterable[Any]
+    loss: Loss
+    metric: Metric
+    higher_is_better: bool
+    clip_norm: float | None = None
+    generators: Sequence[torch.Generator] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "generators", _generators(self.train_loader, self.valid_loader))
+
+    def keys(self) -> list[str]:
+        return ["fit", "evaluate", "higher_is_better", "generators"]
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def fit(self, model: nn.Module, optimizer: Optimizer, epochs: int) -> None:
+        """Trains; each call warms the learning rate up to the optimizer's and lets it fall.
+
+        A network with few weights left is trained through these alone, where that is possible.
+        """
+        model.train()
+        forward: Forward | None = None
+        peaks = [group["lr"] for group in optimizer.param_groups]
+        shape = warmup_cosine(1.0)
+        length = _length(self.train_loader)
+        for epoch in range(epochs):
+            number = -1
+            for number, (inputs, targets) in enumerate(
+                _batches(self.train_loader, "training", model)
+            ):
+                within = (number + 1) / (length + 1) if length else 0.5
+                for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                    group["lr"] = peak * shape((epoch + within) / epochs)
+                if forward is None:
+                    forward = _fastest(model, optimizer, inputs)
+                optimizer.zero_grad()
+                loss = self.loss(forward(*inputs), targets)
+                if not loss.isfinite():
+                    raise DivergedError(f"the loss is {loss.item()} in epoch {epoch + 1}")
+                torch.autograd.backward(loss)
+                if self.clip_norm is not None:
+                    nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
+                optimizer.step()
+            if number < 0:
+                raise InputError("the training loader is empty: it gave no batch")
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module) -> float:
+        """The metric over the validation loader: the mean over batches, weighted by their size."""
+        total, size = 0.0, 0
+        with evaluating(model):
+            for inputs, targets in _batches(self.valid_loader, "validation", model):
+                total += float(self.metric(model(*inputs), targets)) * len(targets)
+                size += len(targets)
+        if not size:
+            raise InputError("the validation loader is empty: it gave no batch")
+        return total / size
+
+    def example_inputs(self, model: nn.Module) -> tuple[Any, ...]:
+        """The inputs of the first validation batch."""
+        for inputs, _ in _batches(self.valid_loader, "validation", model):
+            return inputs
+        raise InputError("the validation loader is empty: it gave no batch")
+
+
+def supervised(
+    train_loader: Iterable[Any],
+    valid_loader: Iterable[Any],
+    loss: Loss = F.cross_entropy,
+    metric: Metric = accuracy_percent,
+    higher_is_better: bool = True,
+    *,
+    clip_norm: float | None = None,
+) -> Supervised:
+    """`fit` and `evaluate` for `sparsify`, from two loaders of (inputs, …, targets).
+
+    loss, metric      functions of the model's output and the targets; the metric is averaged
+                      over batches, so write your own `evaluate` for one that is no mean
+    higher_is_better  False where the metric is a loss or an error
+    clip_norm         clips the gradient's norm, if given
+
+    >>> batches = [(torch.randn(8, 4), torch.zeros(8, dtype=torch.long))]
+    >>> task = supervised(batches, batches)
+    >>> model = nn.Linear(4, 2)
+    >>> task.fit(model, torch.optim.SGD(model.parameters(), lr=1.0), epochs=20)
+    >>> task.evaluate(model)
+    100.0
+    """
+    return Supervised(train_loader, valid_loader, loss, metric, higher_is_better, clip_norm)
+
+
+def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Sequence[Any]) -> Forward:
+    if not isinstance(optimizer, AffineScaling):
+        return model
+    return live_if_worth(model, optimizer.masks(), inputs) or model
+
+
+def _batches(
+    loader: Iterable[Any], what: str, model: nn.Module
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(inputs, targets) on the model's device; an error of the loader's, in a line of its own."""
+    first = next(model.parameters(), None)
+    device = torch.device("cpu") if first is None else first.device
+    iterator, number = None, 0
+    while True:
+        try:
+            iterator = iter(loader) if iterator is None else iterator
+            batch = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise InputError(
+                f"after {number} batches the {what} loader raised {one_line(error)}"
+            ) from error
+        if not isinstance(batch, tuple | list) or len(batch) < 2:
+            raise InputError(
+                f"the {what} loader must give (inputs, targets), found {type(batch).__name__}:"
+                " write your own fit and evaluate"
+            )
+        number += 1
+        *inputs, targets = (_to(each, device) for each in batch)
+        yield tuple(inputs), targets
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+
+
+def _length(loader: Iterable[Any]) -> int:
+    """The number of batches, or 0 where the loader does not know."""
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except TypeError:
+        return 0
+
+
+def _generators(*loaders: Any) -> list[torch.Generator]:
+    """The random generators that loaders and their samplers were given, each one once."""
+    holders = [holder for each in loaders for holder in (each, getattr(each, "sampler", None))]
+    found = [getattr(holder, "generator", None) for holder in holders]
+    return list({id(each): each for each in found if isinstance(each, torch.Generator)}.values())

@@ -1,0 +1,209 @@
+"""One trial of a search: a call of the user's `fit`, re-weighting or cutting, and a measurement.
+
+Owns what happens around the user's two functions: the optimizer they get, what it does at each
+step beside training, and the guards. A trial that goes wrong says why and is for the search to
+roll back; an error of the user's own code becomes one line. Knows nothing of what comes next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from asterism.errors import InputError, one_line
+from asterism.experiments.training import DivergedError
+from asterism.pruning.masks import TooFewError
+from asterism.scaling import inner_optimizer
+from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.schedules import geometric
+from asterism.search.layer_floors import Floors, cut_down_to, fewest, find_floors
+from asterism.weights.targets import choose
+
+Fit = Callable[[nn.Module, Any, int], Any]
+Evaluate = Callable[[nn.Module], Any]
+MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
+
+TAU = 0.3
+CUTS_PER_TRIAL = 20
+CUTTING_SHARE = 0.4
+"""The first part of a trial, in which the density falls; the rest retrains."""
+
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4),
+    "adamw": partial(torch.optim.AdamW, lr=1e-3),
+}
+"""SGD, which left fewer weights on the image networks tried; AdamW where SGD does harm."""
+
+
+def complete(penalty: Penalty | Mapping[str, Penalty] | None) -> Penalty | Mapping[str, Penalty]:
+    """One for every layer: those that no pattern names get the default."""
+    if penalty is None:
+        return ReweightedL1(TAU)
+    if isinstance(penalty, Mapping) and "*" not in penalty:
+        return {**penalty, "*": ReweightedL1(TAU)}
+    return penalty
+
+
+class CollapseError(Exception):
+    """A trial that must be rolled back; the message says what happened."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A model and its user's functions, behind guards."""
+
+    model: nn.Module
+    fit: Fit
+    evaluate: Evaluate
+    optimizer: MakeOptimizer
+    include: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
+    penalty: Penalty | Mapping[str, Penalty] | None = None
+    densities: Mapping[str, float] = field(default_factory=dict)
+
+    def sizes(self) -> dict[str, int]:
+        return {name: weight.numel() for name, weight in self.weights().items()}
+
+    def floors(self) -> Floors:
+        return find_floors(self.densities, self.sizes())
+
+    def fewest(self) -> int:
+        """The weights of the sparsest network there can be."""
+        return fewest(self.floors(), self.sizes())
+
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters to make sparse, by name."""
+        chosen = choose(self.model, self.include, self.exclude)
+        return {candidate.name: candidate.param.detach() for candidate in chosen}
+
+    def nonzeros(self) -> int:
+        return sum(int(weight.count_nonzero()) for weight in self.weights().values())
+
+    def measure(self) -> float:
+        """The user's metric, NaN included."""
+        try:
+            metric = self.evaluate(self.model)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"evaluate raised {one_line(error)}") from error
+        try:
+            return float(metric)
+        except (TypeError, ValueError, RuntimeError) as error:
+            found = type(metric).__name__
+            raise InputError(f"evaluate must return one number, found {found}") from error
+
+    def wrap(self, **options: Any) -> AffineScaling:
+        """A fresh optimizer; weights that are zero now stay zero."""
+        params = [param for param in self.model.parameters() if param.requires_grad]
+        return AffineScaling(
+            self.optimizer(params),
+            self.model,
+            complete(self.penalty),
+            affine=False,
+            reweight_every="step",
+            include=self.include,
+            exclude=self.exclude,
+            **options,
+        )
+
+    def settle(self, epochs: int) -> int:
+        """Plain training at the present zeros; returns the steps that `fit` took."""
+        optimizer = self.wrap(freeze_zeros=True)
+        self._train(optimizer, epochs)
+        return optimizer.steps
+
+    def prune(self, density: float) -> None:
+        """Cuts without training."""
+        try:
+            cut_down_to(density, self.floors(), self.wrap(freeze_zeros=True))
+        except TooFewError as error:
+            raise CollapseError(str(error)) from error
+
+    def reweight(
+        self, epochs: int, pull: tuple[float, float], steps: int, masks: dict[str, Tensor]
+    ) -> int:
+        """Trains the regularised objective; returns the steps that `fit` took.
+
+        pull   what an unopposed weight would lose over the trial, in units of the RMS weight, if
+               lam were at the first value throughout, and at the second: lam rises from one to
+               the other
+        masks  true where a weight may live: zeros that training makes are not yet for good
+        """
+        optimizer = self.wrap()
+        optimizer.prune(masks=masks)
+        rate = max(inner_optimizer.learning_rates(optimizer.optimizer).values())
+        if not rate:
+            raise InputError(
+                "re-weighting needs the optimizer's learning rate, and it is 0: give it, or"
+                " reweighting=0"
+            )
+        unit = self._scale() / (rate * steps)
+        rise = geometric(pull[0] * unit, pull[1] * unit)
+        optimizer.lam = lambda step: rise(min(step / steps, 1.0))
+        self._train(optimizer, epochs)
+        return optimizer.steps
+
+    def cut(self, epochs: int, density: float, steps: int, first: float = 1.0) -> int:
+        """Cuts to `first`, then gradually to `density` while it trains, then retrains."""
+        optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
+        cut_down_to(first, floors, optimizer)
+        masks = optimizer.masks().values()
+        start = sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+        span = max(1, int(steps * CUTTING_SHARE))
+        every = max(1, span // CUTS_PER_TRIAL)
+        fall = geometric(start, density)
+
+        def fall_further(*_: Any) -> None:
+            if optimizer.steps % every == 0 and optimizer.steps <= span + every:
+                self._check_finite()
+                cut_down_to(fall(min(optimizer.steps / span, 1.0)), floors, optimizer)
+
+        optimizer.register_step_post_hook(fall_further)
+        self._train(optimizer, epochs)
+        cut_down_to(density, floors, optimizer)
+        return optimizer.steps
+
+    def _train(self, optimizer: AffineScaling, epochs: int) -> None:
+        masks = {name: ~mask for name, mask in optimizer.masks().items()}
+        try:
+            self.fit(self.model, optimizer, epochs)
+            self._check_finite()
+        except DivergedError as error:
+            raise CollapseError(f"training diverged: {error}") from error
+        except TooFewError as error:
+            raise CollapseError(str(error)) from error
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"fit raised {one_line(error)}") from error
+        if not optimizer.steps:
+            raise InputError("fit took no step with the optimizer it was given")
+        for name, weight in optimizer.weights().items():
+            if bool(weight[masks[name]].any()):
+                raise InputError(
+                    f"fit has brought pruned weights of {name} back: let the"
+                    " optimizer it is given take every step"
+                )
+            if not bool(weight.any()):
+                raise CollapseError(f"nothing was left of {name}")
+
+    def _check_finite(self) -> None:
+        for name, param in self.model.named_parameters():
+            if not bool(param.isfinite().all()):
+                raise DivergedError(f"{name} is not finite")
+
+    def _scale(self) -> float:
+        """The RMS of the weights that are not zero."""
+        weights = self.weights().values()
+        energy = sum(float(weight.double().square().sum()) for weight in weights)
+        return math.sqrt(energy / max(1, self.nonzeros()))

@@ -1,0 +1,88 @@
+"""A run of several phases: compacted in between, resumed to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from asterism.errors import InputError
+from asterism.experiments.augmentation import Shift
+from asterism.experiments.jobs import Job, run
+from asterism.experiments.methods import GradualMagnitude, Polish, Then
+from asterism.experiments.mnist import Dataset
+from asterism.storage.atomic_files import read_json
+from asterism.storage.run_folder import alone_in
+from support.networks import make_mlp
+
+METHOD = Then(
+    GradualMagnitude(0.02, cut_epochs=2, retrain_epochs=1),
+    Polish(nonzeros=120, cut_epochs=2, retrain_epochs=2, augment=Shift(1)),
+)
+
+
+class Stop(Exception):
+    """A kill, as far as the run can tell."""
+
+
+def train(
+    folder: Path, data: Dataset, start: dict[str, Tensor], stop_after: int = 0, resume: bool = False
+) -> nn.Module:
+    model = make_mlp()
+    epochs = 0
+
+    def watch(record: dict[str, object]) -> None:
+        nonlocal epochs
+        epochs += 1
+        if epochs == stop_after:
+            raise Stop
+
+    job = Job("polish", METHOD, seed=0, model="mlp", batch_size=64)
+    run(job, folder, model, data, start=start, resume=resume, watch=watch)
+    return model
+
+
+def test_the_second_phase_goes_further_down(digits, trained_mlp, tmp_path):
+    model = train(tmp_path, digits, trained_mlp)
+    result, history = read_json(tmp_path / "result.json"), read_json(tmp_path / "history.json")
+    assert result["nonzeros"] == 120
+    assert sum(int((param != 0).sum()) for param in model.parameters() if param.dim() > 1) == 120
+    assert [record["epoch"] for record in history] == list(range(1, 8))
+    assert [record["phase"] for record in history] == [0, 0, 0, 1, 1, 1, 1]
+    assert result["validation_error_percent"] < 60
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("config.json", "history.json", "model.safetensors", "result.json")
+    ]
+
+
+@pytest.mark.parametrize("stop_after", [1, 3, 4, 6])
+def test_a_killed_run_ends_in_the_same_bits(stop_after, digits, trained_mlp, tmp_path):
+    undisturbed = train(tmp_path / "one", digits, trained_mlp)
+    with pytest.raises(Stop):
+        train(tmp_path / "other", digits, trained_mlp, stop_after)
+    resumed = train(tmp_path / "other", digits, trained_mlp, resume=True)
+    for one, other in zip(undisturbed.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_shifts_move_whole_images_within_their_reach():
+    images = torch.zeros(200, 1, 9, 9)
+    images[:, 0, 4, 4] = 1
+    shifted = Shift(2)(images, torch.Generator().manual_seed(0))
+    places = {tuple(place) for place in shifted[:, 0].nonzero()[:, 1:].tolist()}
+    assert places == {(row, column) for row in range(2, 7) for column in range(2, 7)}
+    assert torch.equal(shifted.sum((1, 2, 3)), torch.ones(200))
+    again = Shift(2)(images, torch.Generator().manual_seed(0))
+    assert torch.equal(shifted, again)
+
+
+def test_a_folder_in_use_is_refused_and_untouched(digits, trained_mlp, tmp_path):
+    folder = tmp_path / "run"
+    with alone_in(folder):
+        with pytest.raises(InputError, match="another process is at work in"):
+            train(folder, digits, trained_mlp)
+        assert folder.exists()
+        assert not list(folder.iterdir())
+    assert not folder.exists()

@@ -1,0 +1,82 @@
+"""The experiments as settings, and, slowly, that they deliver what the README says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asterism.errors import InputError
+from asterism.experiments.budgets import GREEDY, NOISE, Budget, budget
+from asterism.experiments.paper import TABLE_1
+from asterism.experiments.reproduce import make_job, planned_epochs
+
+ROWS = {"dense", "reweighted_l1", "reweighted_l2", "focuss", "dns", "lwc", "magnitude"}
+
+
+@pytest.mark.parametrize("name", ["smoke", "quick", "standard", "paper"])
+def test_the_budgets_of_table_1_have_every_row_and_both_halves_of_the_figure(name: str) -> None:
+    assert budget(name).methods.keys() == ROWS | {NOISE, GREEDY}
+
+
+def epochs(chosen: Budget, key: str) -> int:
+    return planned_epochs(make_job(chosen, key, seed=0))
+
+
+@pytest.mark.parametrize("name", ["tradeoff", "lenet300", "record"])
+def test_re_weighting_and_its_control_have_the_same_epochs(name: str) -> None:
+    chosen = budget(name)
+    for key in chosen.methods:
+        if key.startswith("magnitude"):
+            pairs = (key.replace("magnitude", other) for other in ("reweighted_l1", "record"))
+            (ours,) = [each for each in pairs if each in chosen.methods]
+            assert epochs(chosen, key) == epochs(chosen, ours), key
+
+
+def test_every_row_of_the_ablation_has_the_same_epochs() -> None:
+    chosen = budget("ablation")
+    assert len({epochs(chosen, key) for key in chosen.methods if key != "dense"}) == 1
+
+
+@pytest.mark.parametrize("name", ["quick", "standard"])
+def test_the_control_has_the_epochs_of_the_methods_it_is_compared_with(name: str) -> None:
+    chosen = budget(name)
+    rows = ("reweighted_l1", "reweighted_l2", "focuss", "magnitude")
+    assert len({epochs(chosen, key) for key in rows}) == 1
+
+
+@pytest.mark.parametrize("name", ["quick", "standard"])
+@pytest.mark.parametrize("key", ["reweighted_l1", "reweighted_l2", "focuss"])
+def test_no_row_asks_for_more_weights_than_the_paper_keeps(name: str, key: str) -> None:
+    published = TABLE_1[key].density_percent
+    assert published is not None
+    assert 100 * budget(name).methods[key].density <= published
+
+
+def test_the_paper_budget_is_literal_but_for_the_epochs() -> None:
+    for key in ("reweighted_l1", "reweighted_l2", "focuss"):
+        method = budget("paper").methods[key]
+        assert (method.lam, method.normalise, method.reweights) == (0.0, False, 8)
+        assert (method.cut_by, method.retrain_in) == ("layerwise", "q")
+        assert method.epochs_per_reweight == method.cut_epochs == 1000 // 500
+
+
+def test_an_unknown_budget_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match="unknown budget 'huge': choose from smoke, quick"):
+        budget("huge")
+
+
+@pytest.mark.slow
+def test_the_quick_budget_keeps_its_promises(tmp_path: Path) -> None:
+    """Every row of ours at or under the paper's non-zeros, with at most 1.5 % test error."""
+    command = [sys.executable, "-m", "asterism.cli", "reproduce", "--out", str(tmp_path)]
+    subprocess.run([*command, "--methods", "reweighted_l1,reweighted_l2,focuss"], check=True)
+    results = {r["method"]: r for r in json.loads((tmp_path / "results.json").read_text())}
+    for key in ("reweighted_l1", "reweighted_l2", "focuss"):
+        published = TABLE_1[key].density_percent
+        assert published is not None
+        assert results[key]["density_percent"] <= published
+        assert results[key]["test_error_percent"] <= 1.5

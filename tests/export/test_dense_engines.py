@@ -1,0 +1,36 @@
+"""A rebuilt network is the network; engines are timed in turn, each batch size by itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from asterism.errors import FormatError
+from asterism.export import dense_engines as engines
+from asterism.graph.capture import capture
+from asterism.graph.network import Graph, Node
+from asterism.graph.rebuild import Rebuilt
+from support.networks import NETWORKS, make, net_of
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_rebuilt_network_is_the_network(name: str) -> None:
+    model, shape = make(name)
+    tensors = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
+    rebuilt = Rebuilt(capture(model, torch.zeros(1, *shape)), tensors)
+    x = torch.randn(3, *shape)
+    with torch.no_grad():
+        torch.testing.assert_close(rebuilt(x), model(x))
+
+
+def test_what_is_unknown_cannot_be_rebuilt() -> None:
+    with pytest.raises(FormatError, match="aten.erf"):
+        Rebuilt(Graph((4,), (Node("aten.erf.default", (0,)),)), {})
+
+
+def test_engines_are_compared_at_every_batch_size() -> None:
+    model, shape = make("mlp")
+    eager = engines.eager(model, np.zeros((2, *shape), np.float32), 1)
+    rows = engines.compare(net_of(model, shape), {"torch": eager}, [1, 5], budget=0.01)
+    found = [(row["batch"], row["engine"]) for row in rows]
+    assert found == [(1, "asterism"), (1, "torch"), (5, "asterism"), (5, "torch")]
+    assert all(row["microseconds_per_image"] > 0 and row["speed_up"] > 0 for row in rows)

@@ -1,0 +1,83 @@
+"""The exported network answers as ours does, in ONNX Runtime, with its dead units gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import asterism
+from asterism.cli.commands.export import export
+from asterism.errors import InputError
+from asterism.export.checkpoints import write_checkpoint
+from asterism.export.onnx import export_onnx
+from asterism.graph.rebuild import rebuild
+from support.networks import NETWORKS, make, net_of
+from support.paths import SMALL
+from support.small import untrained
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def answer(path: Path, x: torch.Tensor) -> np.ndarray:
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(["y"], {"x": x.numpy()})[0]
+
+
+def silence(model: nn.Module) -> None:
+    """Kills some units of every layer: no weight leads into them."""
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear) and len(module.weight) > 10:
+                module.weight[::3] = 0
+                if module.bias is not None:
+                    module.bias[::6] = 0
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnx_runtime_gives_the_same_answers(name: str, tmp_path: Path) -> None:
+    model, shape = make(name)
+    silence(model)
+    rebuilt = rebuild(net_of(model, shape))
+    export_onnx(rebuilt, torch.zeros(2, *shape), tmp_path / "net.onnx")
+    for batch in (1, 5):
+        x = torch.randn(batch, *shape)
+        with torch.no_grad():
+            expected = model(x).numpy()
+        np.testing.assert_allclose(
+            answer(tmp_path / "net.onnx", x), expected, atol=1e-4 * np.abs(expected).max()
+        )
+
+
+def test_dead_units_are_gone(tmp_path: Path) -> None:
+    model, shape = make("lenet5")
+    whole = export_onnx(rebuild(net_of(model, shape)), torch.zeros(2, *shape), tmp_path / "a.onnx")
+    silence(model)
+    small = export_onnx(rebuild(net_of(model, shape)), torch.zeros(2, *shape), tmp_path / "b.onnx")
+    sizes = [sum(p.numel() for p in each.parameters()) for each in (whole, small)]
+    assert sizes[1] < 0.6 * sizes[0]
+    assert (tmp_path / "b.onnx").stat().st_size < 4 * sizes[1] + 10_000
+
+
+def test_the_command_takes_files_and_checkpoints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = untrained().eval()
+    x = torch.randn(4, 20)
+    asterism.save(model, tmp_path / "net.asterism", example_inputs=(x[:1],))
+    export(tmp_path / "net.asterism", tmp_path / "a.onnx")
+    write_checkpoint(tmp_path / "net.safetensors", model.state_dict())
+    export(
+        tmp_path / "net.safetensors",
+        tmp_path / "b.onnx",
+        model=f"{SMALL}:untrained",
+        data=f"{SMALL}:loaders",
+    )
+    for name in ("a.onnx", "b.onnx"):
+        np.testing.assert_allclose(answer(tmp_path / name, x), model(x).detach().numpy(), atol=1e-5)
+    assert "weights" in capsys.readouterr().out
+    with pytest.raises(InputError, match="holds weights without a graph|not an .asterism file"):
+        export(tmp_path / "net.safetensors", tmp_path / "c.onnx")

@@ -1,0 +1,214 @@
+"""Training through the non-zeros alone: torch's outputs, and its gradients but for the zeros."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from asterism import AffineScaling, ReweightedL1, supervised
+from asterism.errors import InputError
+from asterism.experiments.lenets import lenet5, lenet300
+from asterism.graph.live_forward import live_forward, live_if_worth
+from asterism.runtime import library
+
+pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
+
+
+def sparse(model: nn.Module, density: float, seed: int = 0) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for param in model.parameters():
+            param.copy_(torch.randn(param.shape, generator=generator) / 4)
+            if param.dim() > 1:
+                param *= torch.rand(param.shape, generator=generator) < density
+    return model
+
+
+def outputs_and_gradients(model: nn.Module, forward, images: Tensor, labels: Tensor):
+    model.zero_grad()
+    outputs = forward(images)
+    F.cross_entropy(outputs, labels).backward()
+    return outputs.detach(), {name: param.grad.clone() for name, param in model.named_parameters()}
+
+
+def assert_same(model: nn.Module, images: Tensor) -> None:
+    """As torch in double precision, to the rounding of single precision."""
+    labels = torch.arange(len(images)) % 3
+    forward = live_forward(model, images[:1])
+    found, found_gradients = outputs_and_gradients(model, forward, images, labels)
+    exact = copy.deepcopy(model).double()
+    truth, gradients = outputs_and_gradients(exact, exact, images.double(), labels)
+    torch.testing.assert_close(found.double(), truth, rtol=1e-5, atol=1e-5)
+    for name, param in model.named_parameters():
+        expected = gradients[name] * (param != 0) if param.dim() > 1 else gradients[name]
+        scale = float(expected.abs().max()) + 1e-6
+        torch.testing.assert_close(
+            found_gradients[name].double(), expected, rtol=0, atol=1e-5 * scale, msg=name
+        )
+
+
+@pytest.mark.parametrize("level", library.LEVELS)
+@pytest.mark.parametrize("batch", [1, 31, 64, 88])
+def test_lenet5_has_the_gradients_that_torch_gives_it(
+    level: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = library.load()
+    assert kernels is not None
+    if library.LEVELS.index(level) > kernels.asterism_level():
+        pytest.skip(f"this machine has no {level}")
+    monkeypatch.setenv("ASTERISM_KERNELS", level)
+    images = torch.randn(batch, 1, 28, 28, generator=torch.Generator().manual_seed(batch))
+    assert_same(sparse(lenet5(), 0.03), images)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    channels=st.integers(1, 3),
+    units=st.integers(1, 5),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    size=st.tuples(st.integers(3, 9), st.integers(3, 9)),
+    bias=st.booleans(),
+    density=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_convolutions_of_any_shape(
+    channels: int, units: int, kernel, stride, padding, size, bias: bool, density: float
+) -> None:
+    first = nn.Conv2d(channels, units, kernel, stride, padding, bias=bias)
+    second = nn.Conv2d(units, 2, 1, bias=bias)
+    made = second(first(torch.zeros(1, channels, *size))).numel()
+    model = nn.Sequential(first, nn.ReLU(), second, nn.Flatten(), nn.Linear(made, 3, bias=bias))
+    images = torch.randn(5, channels, *size, generator=torch.Generator().manual_seed(units))
+    assert_same(sparse(model, density), images)
+
+
+def test_pooling_before_and_after_the_activation() -> None:
+    images = torch.randn(40, 2, 10, 10, generator=torch.Generator().manual_seed(0))
+    conv = nn.Conv2d(2, 4, 3)
+    for middle in ([nn.ReLU(), nn.MaxPool2d(2)], [nn.MaxPool2d(2), nn.ReLU()]):
+        assert_same(
+            sparse(nn.Sequential(conv, *middle, nn.Flatten(), nn.Linear(64, 3)), 0.5), images
+        )
+
+
+def test_a_pooling_gives_the_gradient_to_the_first_of_equals() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.MaxPool2d(2), nn.Flatten())
+    images = torch.ones(3, 1, 2, 2).requires_grad_()
+    live_forward(model, images[:1])(images).sum().backward()
+    weight = model[0].weight.item()
+    assert images.grad is not None
+    expected = torch.tensor([[weight, 0], [0, 0]]).expand(3, 1, 2, 2)
+    torch.testing.assert_close(images.grad, expected)
+
+
+def test_a_nan_is_not_lost_in_a_pooling() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.MaxPool2d(2), nn.Flatten())
+    images = torch.zeros(4, 1, 2, 2)
+    for place in range(4):
+        images[place].view(-1)[place] = torch.nan
+    assert bool(live_forward(model, images[:1])(images).isnan().all())
+
+
+def test_what_is_pruned_later_is_seen_at_once_and_the_optimizer_notices_nothing() -> None:
+    images = torch.randn(32, 784, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(32) % 10
+
+    def trained(live: bool) -> nn.Module:
+        model = sparse(lenet300(), 0.2)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        optimizer = AffineScaling(sgd, model, ReweightedL1(), freeze_zeros=True)
+        forward = live_forward(model, images[:1]) if live else model
+        for step in range(6):
+            if step == 3:
+                optimizer.prune(density=0.02)
+            optimizer.zero_grad()
+            F.cross_entropy(forward(images), labels).backward()
+            optimizer.step()
+        return model
+
+    for (name, fast), slow in zip(
+        trained(True).named_parameters(), trained(False).parameters(), strict=True
+    ):
+        torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(4, 4), nn.Tanh()), "tanh"),
+        (nn.Sequential(nn.Linear(4, 4).double()), "torch.export|float32"),
+        (nn.Sequential(nn.Unflatten(1, (4, 1, 1)), nn.Conv2d(4, 4, 1, groups=2)), "cannot|grouped"),
+    ],
+)
+def test_other_networks_are_refused(model: nn.Module, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        live_forward(model, torch.zeros(1, 4))
+
+
+def test_an_odd_pooling_is_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 3), nn.MaxPool2d(2), nn.Flatten())
+    with pytest.raises(InputError, match="5×5"):
+        live_forward(model, torch.zeros(1, 1, 7, 7))
+
+
+def pruned(model: nn.Module) -> AffineScaling:
+    sgd = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = AffineScaling(sgd, model, ReweightedL1())
+    optimizer.prune(density=0.05)
+    return optimizer
+
+
+def test_live_weights_are_used_where_that_is_exact() -> None:
+    inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
+    model = lenet300()
+    assert live_if_worth(model, pruned(model).masks(), [inputs]) is not None
+    assert live_if_worth(model, pruned(model).masks(), [inputs, inputs]) is None
+
+
+@pytest.mark.parametrize("change", ["zero", "dense", "dropout"])
+def test_live_weights_are_not_used_where_that_would_change_the_training(change: str) -> None:
+    """A zero that is not pruned may yet learn; dropout is only there in training."""
+    inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
+    layers = [nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 3)]
+    if change == "dropout":
+        layers.insert(2, nn.Dropout(0.5))
+    model = nn.Sequential(*layers)
+    optimizer = pruned(model)
+    masks = optimizer.masks()
+    with torch.no_grad():
+        if change == "zero":
+            alive = model[0].weight.view(-1).nonzero()[0]
+            model[0].weight.view(-1)[alive] = 0
+        if change == "dense":
+            model[0].weight.fill_(0.1)
+            masks = {name: torch.ones_like(mask) for name, mask in masks.items()}
+            model[2].weight.fill_(0.1)
+    assert live_if_worth(model, masks, [inputs]) is None
+
+
+def test_supervised_training_of_a_sparse_network_is_the_same_through_its_live_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs = torch.randn(64, 784, generator=torch.Generator().manual_seed(0))
+    batches = [(inputs, torch.arange(64) % 10)]
+    trained = []
+    for live in (True, False):
+        if not live:
+            monkeypatch.setattr(library, "load", lambda: None)
+        torch.manual_seed(0)
+        model = lenet300()
+        supervised(batches, batches).fit(model, pruned(model), epochs=5)
+        trained.append(model)
+    for fast, slow in zip(trained[0].parameters(), trained[1].parameters(), strict=True):
+        torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-5)
+    assert any(
+        not torch.equal(fast, slow)
+        for fast, slow in zip(trained[0].parameters(), trained[1].parameters(), strict=True)
+    ), "to the bit the same: the kernels were not used"

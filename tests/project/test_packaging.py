@@ -1,0 +1,78 @@
+"""What is released: an sdist and a wheel that work where nothing else is, and papers in order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import asterism
+from support.paths import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+ALONE = """
+import sys
+from importlib.resources import files
+
+import numpy
+import asterism
+from support.paths import ROOT
+from asterism.runtime import library
+
+assert asterism.__version__ == sys.argv[1]
+assert "site-packages" in asterism.__file__
+assert library.load() is not None, "the kernels were not built"
+for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js"):
+    assert files("asterism").joinpath(name).is_file(), name
+net = asterism.runtime.load(sys.argv[2])
+assert net(numpy.zeros((2, *net.input_shape), "float32")).shape == (2, 10)
+assert "torch" not in sys.modules
+"""
+NETWORK = ROOT / "experiments" / "file" / "lenet5-record@1239-0.asterism"
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert asterism.__version__ == PROJECT["version"]
+    assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [PROJECT["version"]]
+
+
+def test_every_extra_is_documented():
+    page = (ROOT / "docs" / "install.md").read_text()
+    for extra in PROJECT["optional-dependencies"]:
+        assert f"asterism[{extra}]" in page, extra
+
+
+def test_the_hosted_ci_runs_what_ours_does():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert re.findall(r"- run: (.*)", workflow) == [".ci/run"]
+
+
+def test_sdist_and_wheel_install_into_an_empty_environment(tmp_path):
+    """The wheel is built from the sdist, so that this fails where the sdist lacks a file."""
+
+    def run(*command: str | Path) -> None:
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run(sys.executable, "-m", "build", "--outdir", tmp_path / "dist", ROOT)
+    (sdist,) = (tmp_path / "dist").glob("*.tar.gz")
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        names = archive.getnames()
+    assert not [name for name in names if "/runs/" in name or "/.venv/" in name]
+    run(sys.executable, "-m", "venv", tmp_path / "empty")
+    python = tmp_path / "empty" / "bin" / "python"
+    # numpy is all that the runtime needs: torch would be two hundred times this wheel.
+    constraints = ROOT / "constraints.txt"
+    run(python, "-m", "pip", "install", "-q", "-c", constraints, "numpy")
+    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel)
+    run(python, "-c", ALONE, PROJECT["version"], NETWORK)

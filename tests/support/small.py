@@ -1,0 +1,54 @@
+"""A model and data small enough for a search in a second: what factories name and tests share."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import asterism
+from asterism.search.supervised import Supervised
+
+
+class Slow(TensorDataset):
+    """Takes SECONDS_PER_EXAMPLE for each, so that a test can end a search half-way."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        time.sleep(float(os.environ.get("SECONDS_PER_EXAMPLE", "0")))
+        return super().__getitem__(index)
+
+
+def make_data(seed: int = 3) -> TensorDataset:
+    """Three classes, told apart by the first three of 20 inputs."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(512, 20, generator=generator)
+    return TensorDataset(inputs, inputs[:, :3].argmax(1))
+
+
+def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, ...]]]:
+    """The training order is drawn from a generator of its own."""
+    order = torch.Generator().manual_seed(5)
+    data = Slow(*make_data().tensors)
+    train = DataLoader(data, batch_size=32, shuffle=True, generator=order)
+    return train, DataLoader(make_data(seed=4), batch_size=256)
+
+
+def task() -> Supervised:
+    return asterism.supervised(*loaders())
+
+
+def untrained() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(20, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 3)
+    )
+
+
+def trained() -> nn.Sequential:
+    """Some 97 % of the validation data right."""
+    model = untrained()
+    task().fit(model, torch.optim.AdamW(model.parameters(), lr=0.01), epochs=10)
+    return model
