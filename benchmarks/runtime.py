@@ -68,7 +68,8 @@ def pruned(model: nn.Module, density: float) -> nn.Module:
 
 
 def pruned_lenet5() -> nn.Module:
-    return rebuild(load(LENET5))
+    net = load(LENET5)
+    return rebuild(net.graph, net.weights)
 
 
 def mlp() -> nn.Module:

@@ -1,4 +1,4 @@
-"""What a user can mend: the command line prints it as a single line."""
+"""The errors that a user can correct; the command line prints each as a single line."""
 
 
 class InputError(ValueError):
@@ -7,6 +7,10 @@ class InputError(ValueError):
 
 class FormatError(InputError):
     """A file is damaged, hostile or of a newer version; the message says which and where."""
+
+
+class DivergedError(InputError):
+    """Loss or weights are no longer finite; the model holds the last good state."""
 
 
 LONGEST = 300

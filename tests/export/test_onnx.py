@@ -27,6 +27,11 @@ def answer(path: Path, x: torch.Tensor) -> np.ndarray:
     return session.run(["y"], {"x": x.numpy()})[0]
 
 
+def rebuilt_from(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+    net = net_of(model, shape)
+    return rebuild(net.graph, net.weights)
+
+
 def silence(model: nn.Module) -> None:
     """Kills some units of every layer: no weight leads into them."""
     with torch.no_grad():
@@ -41,7 +46,7 @@ def silence(model: nn.Module) -> None:
 def test_onnx_runtime_gives_the_same_answers(name: str, tmp_path: Path) -> None:
     model, shape = make(name)
     silence(model)
-    rebuilt = rebuild(net_of(model, shape))
+    rebuilt = rebuilt_from(model, shape)
     export_onnx(rebuilt, torch.zeros(2, *shape), tmp_path / "net.onnx")
     for batch in (1, 5):
         x = torch.randn(batch, *shape)
@@ -54,9 +59,9 @@ def test_onnx_runtime_gives_the_same_answers(name: str, tmp_path: Path) -> None:
 
 def test_dead_units_are_gone(tmp_path: Path) -> None:
     model, shape = make("lenet5")
-    whole = export_onnx(rebuild(net_of(model, shape)), torch.zeros(2, *shape), tmp_path / "a.onnx")
+    whole = export_onnx(rebuilt_from(model, shape), torch.zeros(2, *shape), tmp_path / "a.onnx")
     silence(model)
-    small = export_onnx(rebuild(net_of(model, shape)), torch.zeros(2, *shape), tmp_path / "b.onnx")
+    small = export_onnx(rebuilt_from(model, shape), torch.zeros(2, *shape), tmp_path / "b.onnx")
     sizes = [sum(p.numel() for p in each.parameters()) for each in (whole, small)]
     assert sizes[1] < 0.6 * sizes[0]
     assert (tmp_path / "b.onnx").stat().st_size < 4 * sizes[1] + 10_000

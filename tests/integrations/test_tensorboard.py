@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from asterism.cli.progress import print_lines
+from asterism.cli.progress import also, print_lines
 from asterism.experiments.jobs import Job
 from asterism.experiments.methods import Dense
-from asterism.integrations.tensorboard import TensorBoard, also
+from asterism.integrations.tensorboard import TensorBoard
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TensorBoard's own
 events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

@@ -1,8 +1,14 @@
-"""Imports point one way: from the command line down to the algebra."""
+"""Rooms import one way: from the command line down to the errors.
+
+A room may use the rooms of earlier lines and its own files, and no others; rooms on one line do
+not know each other.
+"""
 
 import ast
+import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,79 +16,132 @@ import pytest
 import asterism
 
 ROOT = Path(asterism.__file__).parent
+ORDER = (
+    ("errors",),
+    ("storage", "weights", "kernels"),
+    ("graph", "file", "pruning"),
+    ("scaling", "runtime"),
+    ("export", "integrations"),
+    ("search", "experiments"),
+    ("report",),
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in ROOT.rglob("*.py")
     if path != ROOT / "__init__.py"  # imports nothing until it is asked to
 }
-ALGEBRA = ["penalties", "initialisers", "schedules", "masks", "metrics"]
+WITHOUT_TORCH = ("errors", "kernels", "file", "runtime")
+MOST_ENTRIES = 16
 
 
-def imports(path: Path) -> set[str]:
-    """The modules of asterism that a file imports anywhere, without the package's name."""
+def modules_in(tree: ast.AST) -> set[str]:
+    """All that looks like a module of ours: imports anywhere, and strings that name one."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path} imports relatively"
-            # `from asterism import inner` and `from asterism.scaling.inner_optimizer import reset` alike.
+            assert not node.level, "relative imports hide where a name comes from"
+            # `from asterism.scaling import layer` and `from asterism.scaling.layer import Layer`.
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
-    inside = {name.removeprefix("asterism.") for name in found if name.startswith("asterism.")}
-    return inside & MODULES.keys()
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(r"^asterism[.\w]*\w", node.value))  # not inside of prose
+    return {name.removeprefix("asterism.") for name in found if name.startswith("asterism.")}
 
 
-def reach(module: str) -> set[str]:
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The modules of asterism that one of them imports anywhere, without the package's name."""
+    return frozenset(modules_in(ast.parse(MODULES[module].read_text())) & MODULES.keys())
+
+
+@cache
+def reach(module: str) -> frozenset[str]:
     """All that a module imports, directly or through others."""
     seen: set[str] = set()
-    ahead = imports(MODULES[module])
+    ahead = set(imports(module))
     while ahead:
         seen |= ahead
-        ahead = set().union(*(imports(MODULES[name]) for name in ahead)) - seen
-    return seen
+        ahead = set().union(*(imports(name) for name in ahead)) - seen
+    return frozenset(seen)
 
 
-def in_package(modules: set[str], package: str) -> set[str]:
-    return {name for name in modules if name == package or name.startswith(f"{package}.")}
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def is_allowed(importer: str, imported: str) -> bool:
+    return importer == imported or LEVEL[imported] < LEVEL[importer]
 
 
 def test_the_imports_are_seen_at_all() -> None:
-    assert {"inner", "pruning", "layer", "penalties"} <= imports(MODULES["scaling"])
-    assert "masks" in reach("scaling") - imports(MODULES["scaling"])
+    assert {"scaling.inner_optimizer", "pruning.masks"} <= imports("scaling.affine_scaling")
+    assert "pruning.scores" in reach("scaling.affine_scaling") - imports("scaling.affine_scaling")
 
 
-@pytest.mark.parametrize("module", ALGEBRA)
-def test_the_algebra_imports_nothing_of_ours_but_errors_and_names(module: str) -> None:
-    assert imports(MODULES[module]) <= {"errors", "names"}
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import asterism.cli.progress",
+        "from asterism.cli import progress",
+        "def f():\n    from asterism.cli.progress import Bar",
+        "importlib.import_module('asterism.cli.progress')",
+        "name = f'asterism.cli.progress{suffix}'",
+    ],
+)
+def test_an_import_up_the_order_would_be_seen(code: str) -> None:
+    assert "cli.progress" in modules_in(ast.parse(code))
+    assert not is_allowed("scaling", "cli")
 
 
-@pytest.mark.parametrize("module", ["layer", "qspace", "pruning", "inner", "targets"])
-def test_the_parts_do_not_know_the_optimizer(module: str) -> None:
-    assert "scaling" not in reach(module)
+def test_every_room_has_its_place_in_the_order() -> None:
+    assert {room(module) for module in MODULES} == set(LEVEL)
+    entries = {path.name for path in ROOT.iterdir()} - {"__pycache__", "py.typed"}
+    assert len(entries) <= MOST_ENTRIES
 
 
-@pytest.mark.parametrize("above", ["methods", "training", "cli", "reproduce"])
-def test_the_optimizer_knows_no_method_and_no_training(above: str) -> None:
-    assert not in_package(reach("scaling"), above)
-
-
-@pytest.mark.parametrize("above", ["training", "scaling", "methods"])
-def test_a_report_never_trains(above: str) -> None:
-    for module in in_package(set(MODULES), "report"):
-        assert not in_package(reach(module), above)
-
-
-def test_training_knows_no_method() -> None:
-    assert not in_package(reach("training"), "methods")
-
-
-def test_nobody_imports_the_command_line() -> None:
-    importers = {name for name, path in MODULES.items() if in_package(imports(path), "cli")}
-    assert {name for name in importers if not in_package({name}, "cli")} <= {"__main__"}
+@pytest.mark.parametrize("module", MODULES)
+def test_rooms_import_one_way(module: str) -> None:
+    wrong = {name for name in imports(module) if not is_allowed(room(module), room(name))}
+    assert not wrong, f"{module} may not know {', '.join(sorted(wrong))}"
 
 
 def test_no_module_imports_itself_through_others() -> None:
     assert [module for module in MODULES if module in reach(module)] == []
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()} - {ROOT}))
+def test_a_room_says_what_it_is_for_and_lists_its_files(folder: Path) -> None:
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    assert len(files) <= 12
+    for name in files:
+        assert re.search(rf"\b{name}\b", text), f"{folder.name}/__init__.py does not list {name}"
+
+
+@pytest.mark.parametrize("module", ["penalties", "initialisers", "schedules"])
+def test_the_algebra_imports_nothing_of_ours_but_errors_and_names(module: str) -> None:
+    assert imports(f"scaling.{module}") <= {"errors", "weights.names"}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if room(name) == "report"])
+def test_a_report_never_trains(module: str) -> None:
+    trainers = {"experiments.training", "experiments.methods", "scaling.affine_scaling"}
+    assert not trainers & reach(module)
+
+
+def test_training_knows_no_method() -> None:
+    assert not {name for name in reach("experiments.training") if "methods" in name}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if room(name) in WITHOUT_TORCH])
+def test_files_and_runtime_know_no_torch(module: str) -> None:
+    for name in {module, *reach(module)}:
+        tree = ast.parse(MODULES[name].read_text())
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not [node for node in nodes if "import torch" in ast.unparse(node)], name
 
 
 def test_the_package_starts_without_torch() -> None:

@@ -19,7 +19,7 @@ from asterism import (
     ReweightedL2,
 )
 from asterism.scaling.initialisers import Initialiser
-from asterism.scaling.noise import standard_normal
+from asterism.weights.noise import standard_normal
 from support.explicit import (
     ELEMENTWISE,
     Explicit,

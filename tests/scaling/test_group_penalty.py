@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from asterism import Group, Heads, InputError, ReweightedL1, ReweightedL2
-from asterism.scaling.group_penalty import Partition, make_partition, soft_threshold
+from asterism.scaling.group_penalty import soft_threshold
 from asterism.scaling.penalties import Concave, Focuss, Penalty
 from asterism.storage.config import describe
 from asterism.weights.connections import locate
+from asterism.weights.partition import Partition, make_partition
 
 PENALTIES: list[Penalty] = [
     ReweightedL1(tau=0.05),

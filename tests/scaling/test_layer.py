@@ -10,7 +10,7 @@ from torch import nn
 
 from asterism import ChartrandYin, ConstantTau, Exact, Greedy, InputError, Noise, ReweightedL1
 from asterism.scaling.layer import Layer, measure_scale
-from asterism.scaling.noise import standard_normal
+from asterism.weights.noise import standard_normal
 
 seeds = st.integers(0, 2**32 - 1)
 

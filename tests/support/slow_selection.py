@@ -1,4 +1,4 @@
-"""The slow reference of `asterism.pruning.selection`: score every weight, sort everything, keep the first.
+"""The slow reference of `pruning.selection`: score every weight, sort everything, keep the first.
 
 Scores are float64, as they are compared there.
 """

@@ -36,7 +36,7 @@ from asterism import (
     ReweightedL2,
 )
 from asterism.pruning.selection import SCORES, Candidates, select
-from asterism.scaling.noise import BLOCK, standard_normal
+from asterism.weights.noise import BLOCK, standard_normal
 from asterism.weights.sharding import whole
 from support.explicit import make_model, omegas, train, wrap
 

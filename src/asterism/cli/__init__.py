@@ -1,6 +1,12 @@
 """The command line: arguments to function calls. One module per command, no logic of its own.
 
 Heavy imports happen inside the commands, so that `asterism --help` answers at once.
+
+    commands/    one file for each command
+    common       what several commands share
+    factories    models and data by the name of the function that makes them
+    progress     bars for a person, lines for a pipe
+    layer_table  the layers of a network in training, redrawn in place
 """
 
 from __future__ import annotations

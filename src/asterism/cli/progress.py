@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,6 +15,7 @@ from asterism.experiments.budgets import Budget
 from asterism.experiments.jobs import Job
 from asterism.experiments.reproduce import Monitor, jobs, planned_epochs
 from asterism.experiments.training import Record, Watch
+from asterism.integrations.tensorboard import TensorBoard
 
 
 @contextmanager
@@ -80,3 +82,19 @@ def describe_epoch(record: Record, epochs: int) -> str:
         f" validation error {record['validation_error_percent']:.2f} %,"
         f" {record['density_percent']:.2f} % of the weights"
     )
+
+
+def also(folder: Path, monitor: Monitor) -> Monitor:
+    """A monitor that writes each job to a folder of its own, beside what it does anyway."""
+
+    @contextmanager
+    def both(job: Job, epochs: int) -> Iterator[Watch]:
+        with monitor(job, epochs) as watch, closing(TensorBoard(folder / job.name)) as board:
+            yield lambda record: _call([watch, board], record)
+
+    return both
+
+
+def _call(watches: list[Watch], record: Record) -> None:
+    for watch in watches:
+        watch(record)

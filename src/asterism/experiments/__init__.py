@@ -1,0 +1,14 @@
+"""The paper's experiments on MNIST: Table 1 and Figure 1.
+
+reproduce     every row and every seed
+budgets       the settings of each row, as data
+methods/      AST, LWC, DNS, gradual magnitude pruning, dense
+training      the training loop
+jobs          one method, one seed, one folder
+mnist         the data
+augmentation  shifted images
+lenets        LeNet-5 and LeNet-300-100
+table         Table 1, ours beside the paper's
+figure        Figure 1
+paper         the numbers that the paper prints
+"""

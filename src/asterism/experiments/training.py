@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asterism.errors import InputError
+from asterism.errors import DivergedError, InputError
 from asterism.experiments.augmentation import Augment
 from asterism.experiments.mnist import Dataset, Split
 from asterism.scaling.affine_scaling import AffineScaling
@@ -35,10 +35,6 @@ Watch = Callable[[Record], None]
 Forward = Callable[[Tensor], Tensor]
 
 CHECKPOINT = {"model", "optimizer", "rng", "stage", "epoch", "history"}
-
-
-class DivergedError(InputError):
-    """Loss or weights are no longer finite; the model holds the last good state."""
 
 
 def _nothing(*_: Any) -> None:

@@ -1,0 +1,8 @@
+"""From a trained torch model to files, small ones and those of other engines.
+
+checkpoints    save and load: .asterism, safetensors, torch's own
+onnx           ONNX, dense and without dead units
+dense_engines  the engines to compare with
+codebooks      training with few values: straight-through, inside the optimizer
+value_sharing  training with few values: equal weights stay equal
+"""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from asterism import file
 from asterism.errors import InputError, one_line
+from asterism.graph.network import encode
 from asterism.storage.atomic_files import write_atomically
 
 SMALL_ELEMENTS = 1 << 21
@@ -191,8 +192,6 @@ def _kind(found: Any) -> str:
 
 
 def _capture(model: nn.Module, example_inputs: Any) -> bytes:
-    from importlib import import_module
+    from asterism.graph.capture import capture  # torch.export takes long to import
 
-    graph = import_module("asterism.graph.capture").capture(model, example_inputs)
-    encoded: bytes = import_module("asterism.graph.network").encode(graph)
-    return encoded
+    return encode(capture(model, example_inputs))

@@ -5,6 +5,15 @@
 
 Knows nothing of torch, models or training; the graph of a network is a string of bytes to it. The
 format is specified in docs/format.md.
+
+    container   magic, version, sections, checksum
+    tensors     a tensor in a file, and the limits of sizes
+    dtypes      the element types
+    bits        integers as bytes
+    quantising  few values in the place of many
+    summary     what is in a file, layer by layer
+    small/      the codec for the smallest file
+    fast/       the codec for large networks
 """
 
 from __future__ import annotations
@@ -34,6 +43,7 @@ EXPANSION = 1 << 14
 FLOOR = 1 << 26
 
 _KINDS: dict[Mode, bytes] = {"small": container.SMALL, "fast": container.FAST}
+_CODECS = {"small": "asterism.file.small.codec", "fast": "asterism.file.fast.codec"}
 
 
 class Contents(NamedTuple):
@@ -143,7 +153,7 @@ def decode(data: bytes) -> Contents:
 
 def _codec(mode: Mode) -> ModuleType:
     """Imported for the first file of its kind: most programs read one."""
-    return importlib.import_module(f"asterism.file.{mode}.codec")
+    return importlib.import_module(_CODECS[mode])
 
 
 def _limit(size: int) -> int:

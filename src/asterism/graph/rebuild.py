@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from asterism.errors import FormatError
 from asterism.graph.network import Graph, Node
 from asterism.graph.shapes import Shape, infer
-from asterism.runtime import Net
 
 
 class Rebuilt(nn.Module):
@@ -59,9 +58,9 @@ class Rebuilt(nn.Module):
         return values[-1]
 
 
-def rebuild(net: Net) -> Rebuilt:
-    """The network that the runtime has loaded."""
-    return Rebuilt(net.graph, {str(place): array for place, array in enumerate(net.weights)})
+def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> Rebuilt:
+    """The module of a graph whose weights are in the graph's own order."""
+    return Rebuilt(graph, {str(place): array for place, array in enumerate(weights)})
 
 
 Weights = list[Any]

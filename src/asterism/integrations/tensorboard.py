@@ -6,17 +6,13 @@ sparsify(model, ..., watch=TensorBoard("runs/board", weights))
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from asterism.errors import InputError
-from asterism.experiments.jobs import Job
-from asterism.experiments.reproduce import Monitor
-from asterism.experiments.training import Watch
 
 Record = Mapping[str, Any]
 
@@ -61,19 +57,3 @@ def numbers(record: Record, prefix: str = "") -> Iterator[tuple[str, float]]:
             yield from numbers(value, f"{prefix}{name}/")
         elif isinstance(value, int | float):
             yield f"{prefix}{name}", float(value)
-
-
-def also(folder: Path, monitor: Monitor) -> Monitor:
-    """A monitor that writes each job to a folder of its own, beside what it does anyway."""
-
-    @contextmanager
-    def both(job: Job, epochs: int) -> Iterator[Watch]:
-        with monitor(job, epochs) as watch, closing(TensorBoard(folder / job.name)) as board:
-            yield lambda record: _call([watch, board], record)
-
-    return both
-
-
-def _call(watches: list[Callable[[Any], Any]], record: Any) -> None:
-    for watch in watches:
-        watch(record)

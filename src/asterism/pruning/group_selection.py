@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from asterism.pruning.scores import OUT, SCORES
-from asterism.scaling.group_penalty import Partition
+from asterism.weights.partition import Partition
 
 
 @dataclass(frozen=True)

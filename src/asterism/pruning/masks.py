@@ -21,8 +21,8 @@ from asterism.errors import InputError
 from asterism.pruning import group_selection, n_to_m
 from asterism.pruning.scores import count
 from asterism.pruning.selection import SCORES, Candidates, Cut, magnitude, select
-from asterism.scaling.group_penalty import Partition
 from asterism.weights.names import check_patterns, lookup, matches
+from asterism.weights.partition import Partition
 from asterism.weights.sharding import any_shard, extremes, place_like, whole
 
 T = TypeVar("T")

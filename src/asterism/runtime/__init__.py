@@ -1,4 +1,16 @@
-"""Running a saved network without torch: numpy in, numpy out, sparse kernels in between."""
+"""Running a saved network without torch: numpy in, numpy out, sparse kernels in between.
+
+net           load() and the network that it gives
+lowering      the layers that really run: norms folded, activations drawn in
+program       from layers to steps
+building      values in rows and in columns
+convolutions  the steps of convolutions
+steps         steps and their memory
+packing       weights in the order in which the kernels read them
+cost          sparse or dense?
+explain       the plan as a table
+reference     every operation in plain numpy
+"""
 
 from asterism.runtime.net import Net, load
 

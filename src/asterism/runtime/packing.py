@@ -204,7 +204,7 @@ def conv_sparse(layer: Layer, at: Window) -> Data:
 
 
 def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
-    """As `conv_sparse`, by parts of the input, and each channel's by their column as in conv_rows.h."""
+    """As `conv_sparse`, by parts of the input, and each channel's by column as in conv_rows.h."""
     outputs, weight, offsets = _offsets(layer, at)
     column = np.arange(weight.shape[3]) * layer.node.pair("dilation")[1] // at.stride[1] - at.left
     turn = np.where(column > 0, at.right - column, at.right + at.left)

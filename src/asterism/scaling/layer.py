@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from asterism.errors import InputError
-from asterism.scaling.group_penalty import Group, Partition, soft_threshold
+from asterism.scaling.group_penalty import Group, soft_threshold
 from asterism.scaling.initialisers import Initialiser, divide, root_mean_square
-from asterism.scaling.noise import standard_normal
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.schedules import Anneal
 from asterism.weights.connections import Weight
 from asterism.weights.names import lookup
+from asterism.weights.noise import standard_normal
+from asterism.weights.partition import Partition
 from asterism.weights.sharding import (
     any_shard,
     extremes,

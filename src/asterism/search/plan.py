@@ -18,7 +18,6 @@ from torch import nn
 from asterism.errors import InputError
 from asterism.pruning.scores import count
 from asterism.pruning.selection import Candidates, magnitude, select
-from asterism.search.columns import align
 from asterism.weights.macs import macs
 from asterism.weights.targets import Candidate, survey
 
@@ -214,3 +213,20 @@ def _cut(param: nn.Parameter, density: float) -> Iterator[None]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first and last column to the left, those between, which are numbers, to the right.
+
+    >>> align([["layer", "weights", ""], ["fc", "12", "dense"]])
+    ['layer  weights', 'fc          12  dense']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(width) if place in (0, last) else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

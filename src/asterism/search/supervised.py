@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from asterism.errors import InputError, one_line
-from asterism.experiments.training import DivergedError
+from asterism.errors import DivergedError, InputError, one_line
 from asterism.graph.live_forward import live_if_worth
 from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.schedules import warmup_cosine

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from asterism.errors import InputError, one_line
-from asterism.experiments.training import DivergedError
+from asterism.errors import DivergedError, InputError, one_line
 from asterism.pruning.masks import TooFewError
 from asterism.scaling import inner_optimizer
 from asterism.scaling.affine_scaling import AffineScaling

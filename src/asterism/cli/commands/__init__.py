@@ -1,0 +1,3 @@
+"""One file for each command: reproduce, sparsify, plan, compress, evaluate, export, inspect, bench,
+report.
+"""

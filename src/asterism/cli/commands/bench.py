@@ -33,7 +33,7 @@ def bench(
 
     batches = _batches(batch)
     net = load(file, threads=threads)
-    found = engines.find(rebuild(net), net.input_shape, threads)
+    found = engines.find(rebuild(net.graph, net.weights), net.input_shape, threads)
     rows = engines.compare(net, found, batches, seconds)
     if as_json:
         print(json.dumps(rows, indent=2))

@@ -38,7 +38,7 @@ def export(
         raise InputError("--model and --data go together: give both")
     if model is None or data is None:
         net = load(file)
-        network: torch.nn.Module = rebuild(net)
+        network: torch.nn.Module = rebuild(net.graph, net.weights)
         example = torch.zeros(2, *net.input_shape)
     else:
         network, task = network_and_task(model, data, read_checkpoint(file), file)

@@ -76,7 +76,7 @@ def reproduce(
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
     with resumable(), monitoring(chosen, keys, seeds) as monitor:
         if tensorboard is not None:
-            from asterism.integrations.tensorboard import also
+            from asterism.cli.progress import also
 
             monitor = also(tensorboard, monitor)
         results = run_all(

@@ -3,6 +3,14 @@
 The contract: `recipe(model)` takes a model, trained unless the method is `Dense`, and gives the
 optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing all
 happen through that one wrapper.
+
+    ast        the paper's own method: re-weight, cut, retrain
+    lwc        Han et al. 2015
+    dns        Guo et al. 2016
+    magnitude  Zhu & Gupta 2017, the control
+    dense      the reference network
+    polish     further down from a sparse network
+    recipe     what a method hands to the training loop
 """
 
 from asterism.experiments.methods.ast import AffineScalingTransformation
