@@ -23,6 +23,7 @@ class SparseTrainer(Trainer):
     def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         if self.optimizer is None:
             optimizer = super().create_optimizer(model)
-            self.optimizer = self.routine.wrap(optimizer, self.model if model is None else model)
+            wrapped_model: Any = self.model if model is None else model
+            self.optimizer = self.routine.wrap(optimizer, wrapped_model)
         wrapped: Optimizer = self.optimizer
         return wrapped
