@@ -16,7 +16,8 @@ import asterism.kernels.library as library
 import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
 from asterism.graph.network import Graph, decode
-from asterism.graph.shapes import Array, infer
+from asterism.graph.shapes import infer
+from asterism.graph.stages import Array
 from asterism.runtime.lowering import lower
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.program import plan
