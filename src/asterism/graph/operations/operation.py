@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,18 +39,26 @@ class MisfitError(Exception):
     """Names the size or setting that is wrong."""
 
 
-class Example(NamedTuple):
+class Example:
     """A layer that is right, by which the tests over all operations try it.
 
     shape     of each of its inputs
+    settings  those that have not their default
     weights   the shape of each weight, None where the layer has none
     inputs    how many it reads
+    onnx      whether torch's exporter knows this form
     """
 
-    shape: Shape
-    settings: Settings = ()
-    weights: tuple[Shape | None, ...] = ()
-    inputs: int = 1
+    def __init__(
+        self,
+        shape: Shape,
+        settings: Settings = (),
+        weights: tuple[Shape | None, ...] = (),
+        inputs: int = 1,
+        onnx: bool = True,
+    ) -> None:
+        self.shape, self.settings, self.weights, self.inputs = shape, settings, weights, inputs
+        self.onnx = onnx
 
 
 class Operation(ABC):
@@ -65,6 +73,7 @@ class Operation(ABC):
     view         whether the result is its input's memory in another shape
     captures     the names of torch's operations that become this one
     kernels      the compiled kernels that it runs by; without any a network runs in numpy
+    onnx         in which forms torch's exporter knows it
     examples     layers by which it is tried
     """
 
@@ -77,6 +86,7 @@ class Operation(ABC):
     view: bool = False
     captures: tuple[str, ...]
     kernels: tuple[str, ...] = ()
+    onnx: str = "yes"
     examples: tuple[Example, ...]
 
     @property
