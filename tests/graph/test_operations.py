@@ -17,6 +17,7 @@ from asterism.graph.network import Graph, Node, decode, encode
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.__main__ import page
 from asterism.graph.operations.operation import Operation
+from asterism.graph.operations.pooling import halves
 from asterism.graph.rebuild import rebuild
 from asterism.graph.shapes import infer
 from asterism.runtime import Net, reference
@@ -195,6 +196,30 @@ def test_any_settings_are_refused_or_give_the_shape_that_they_promise(
         return
     found = reference.run(graph, shapes, case.weights, case.batch(2))
     assert found.shape == (2, *shapes[-1])
+
+
+@pytest.mark.parametrize("name", ["kernel", "stride", "padding", "dilation", "ceil"])
+def test_a_halving_pooling_is_two_by_two_and_nothing_else(name: str) -> None:
+    plain = {"kernel_h": 2, "kernel_w": 2}
+    assert halves(Node("max_pool", (0,), settings=plain))
+    assert halves(Node("max_pool", (0,), settings={**plain, "stride_h": 2, "stride_w": 2}))
+    for setting in [name] if name == "ceil" else [f"{name}_h", f"{name}_w"]:
+        for number in {0, 1, 2, 3} - {plain.get(setting, 0)}:
+            node = Node("max_pool", (0,), settings={**plain, setting: number})
+            if node.settings != Node("max_pool", (0,), settings=plain).settings:
+                assert not halves(node)
+    assert not halves(Node("avg_pool", (0,), settings=plain))
+
+
+def test_a_pooling_that_keeps_what_is_left_over_is_not_drawn_into_a_convolution() -> None:
+    conv, relu = Node("conv", (0,), (0,)), Node("relu", (1,))
+    pool = {"kernel_h": 2, "kernel_w": 2, "ceil": 1}
+    graph = Graph((1, 7, 7), (conv, relu, Node("max_pool", (2,), settings=pool)))
+    weight = np.random.default_rng(0).standard_normal((2, 1, 3, 3)).astype(np.float32)
+    x = np.random.default_rng(1).standard_normal((5, 1, 7, 7)).astype(np.float32)
+    truth = rebuild(graph, [weight])(torch.from_numpy(x)).numpy()
+    assert truth.shape[2:] == (3, 3)
+    np.testing.assert_allclose(Net(graph, {"w": weight})(x), truth, rtol=1e-4, atol=1e-5)
 
 
 def test_a_network_with_an_operation_that_has_no_kernel_runs_in_numpy(

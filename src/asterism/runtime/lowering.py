@@ -64,15 +64,19 @@ def _mark_needed(
     what the layers after it read for the part of their own results that is needed. A result that
     every reader has pruned need not be computed, nor what only such results need.
     """
-    needed: dict[int, Mask] = {layer.out: np.zeros(shapes[layer.out], bool) for layer in layers}
-    needed[0] = np.zeros(shapes[0], bool)
-    needed[result] |= True
-    for place in range(len(layers) - 1, -1, -1):
-        # All readers of this layer come after it: its mask is complete.
-        layer = layers[place] = layers[place]._replace(needed=needed[layers[place].out])
-        operation, mine = OPERATIONS[layer.node.op], needed[layer.out]
+    # A mask that is true everywhere, or alike in all places of a channel, is spread by
+    # `broadcast_to` and takes no memory: values may be large, and most of them are read as a whole.
+    needed: dict[int, Mask] = {result: np.broadcast_to(np.True_, shapes[result])}
+    living: list[FusedLayer] = []
+    for layer in reversed(layers):
+        # All readers of this layer came before in this order: its mask is complete.
+        mine = needed.get(layer.out)
+        if mine is None or not mine.any():
+            continue
+        living.append(layer._replace(needed=mine))
         for value, seen in zip(layer.inputs, layer.node.inputs, strict=True):
             # The layer may see the value's memory in another shape than its maker.
-            read = operation.read(layer, mine, shapes[seen])
-            needed[value] |= read.reshape(shapes[value])
-    return [layer for layer in layers if layer.needed is not None and layer.needed.any()]
+            read = OPERATIONS[layer.node.op].read(living[-1], mine, shapes[seen])
+            read = read.reshape(shapes[value])
+            needed[value] = needed[value] | read if value in needed else read
+    return living[::-1]

@@ -135,8 +135,8 @@ class Operation(ABC):
         return None
 
     def read(self, layer: FusedLayer, needed: Mask, shape: Shape) -> Mask:
-        """What a layer reads of an input of `shape`, for the results that are needed."""
-        return np.full(shape, needed.size > 0)
+        """What a layer reads of an input of `shape`, for the results that are needed: all of it."""
+        return np.broadcast_to(np.True_, shape)
 
 
 class Elementwise(Operation):
