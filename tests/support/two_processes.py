@@ -35,7 +35,8 @@ from asterism import (
     ReweightedL1,
     ReweightedL2,
 )
-from asterism.pruning.selection import SCORES, Candidates, select
+from asterism.pruning.scores import SCORES
+from asterism.pruning.selection import Candidates, select
 from asterism.weights.noise import BLOCK, standard_normal
 from asterism.weights.sharding import whole
 from support.explicit import make_model, omegas, train, wrap

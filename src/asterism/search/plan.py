@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from asterism.errors import InputError
-from asterism.pruning.scores import count
-from asterism.pruning.selection import Candidates, magnitude, select
+from asterism.pruning.scores import count, magnitude
+from asterism.pruning.selection import Candidates, select
 from asterism.weights.macs import macs
 from asterism.weights.targets import Candidate, survey
 

@@ -21,8 +21,8 @@ from asterism.errors import InputError
 from asterism.experiments.augmentation import Shift
 from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
 from asterism.experiments.training import History, Stage
-from asterism.pruning.scores import count
-from asterism.pruning.selection import Candidates, lamp, select
+from asterism.pruning.scores import count, lamp
+from asterism.pruning.selection import Candidates, select
 from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.initialisers import Greedy, Initialiser
 from asterism.scaling.penalties import Penalty, ReweightedL1
