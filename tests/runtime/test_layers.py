@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from asterism.graph.network import Graph, Node
-from asterism.runtime import Net, cost, library, reference
+from asterism.kernels import library
+from asterism.runtime import Net, cost, reference
 from asterism.runtime.packing import shared_from
 
 DENSITIES = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from asterism.errors import FormatError, InputError
 from asterism.file import write
 from asterism.graph.network import Graph, Node, decode, encode
-from asterism.runtime import Net, library, load
+from asterism.kernels import library
+from asterism.runtime import Net, load
 from support.networks import NETWORKS, answer, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
