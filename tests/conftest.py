@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+
+# One thread for torch in each worker and in all that it starts: small layers gain nothing
+# from a second one, and two workers would wait for each other's. Read when torch is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch

@@ -1,12 +1,10 @@
-"""The program as a person runs it: whole runs in processes of their own."""
+"""The program as a person runs it: whole runs, signals, errors."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,22 +13,18 @@ import safetensors.torch
 import torch
 
 from asterism.export.checkpoints import save
+from support.command_line import PROGRAM, asterism, process
 from support.paths import SMALL
 from support.small import task, trained
 
 SMOKE = ["reproduce", "--budget", "smoke", "--data", "digits", "--threads", "1"]
 
 
-def asterism(*args: str, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "asterism.cli", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
-
-
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory) -> Path:
     """Every row and the figure at the smallest budget, on data that needs no network."""
     out = tmp_path_factory.mktemp("smoke")
-    done = asterism(*SMOKE, "--out", str(out))
+    done = process(*SMOKE, "--out", out)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -65,7 +59,7 @@ def test_the_table_and_the_figure_are_there(smoke):
 
 def test_a_finished_reproduction_is_not_repeated(smoke):
     before = (smoke / "results.json").read_bytes()
-    done = asterism(*SMOKE, "--out", str(smoke), "--resume", "--json")
+    done = asterism(*SMOKE, "--out", smoke, "--resume", "--json")
     assert done.returncode == 0, done.stderr
     assert "epoch" not in done.stderr
     assert json.loads(done.stdout) == json.loads(before)
@@ -75,7 +69,7 @@ def test_a_finished_reproduction_is_not_repeated(smoke):
 def test_asking_for_one_row_again_keeps_the_others(smoke):
     names = ("results.json", "figure1.svg", "figure1.png")
     before = [(smoke / name).read_bytes() for name in names]
-    done = asterism(*SMOKE, "--out", str(smoke), "--resume", "--methods", " dns , dns")
+    done = asterism(*SMOKE, "--out", smoke, "--resume", "--methods", " dns , dns")
     assert done.returncode == 0, done.stderr
     assert [(smoke / name).read_bytes() for name in names] == before
     assert "FOCUSS" in (smoke / "table.md").read_text()
@@ -83,10 +77,10 @@ def test_asking_for_one_row_again_keeps_the_others(smoke):
 
 def test_a_folder_in_use_is_refused_untouched(smoke):
     before = (smoke / "results.json").read_bytes()
-    taken = asterism(*SMOKE, "--out", str(smoke))
+    taken = asterism(*SMOKE, "--out", smoke)
     assert taken.returncode == 2
     assert "add --resume" in taken.stderr
-    other = asterism(*SMOKE[:-1], "2", "--out", str(smoke), "--resume")
+    other = asterism(*SMOKE[:-1], "2", "--out", smoke, "--resume")
     assert other.returncode == 2
     assert "another config (it differs in threads): add --threads 1, or" in other.stderr
     assert (smoke / "results.json").read_bytes() == before
@@ -95,8 +89,7 @@ def test_a_folder_in_use_is_refused_untouched(smoke):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_half_way_and_resumed_ends_in_the_same_bits(how, smoke, tmp_path):
     arguments = [*SMOKE, "--methods", "reweighted_l1", "--out", str(tmp_path)]
-    command = [sys.executable, "-m", "asterism.cli", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("reweighted_l1-0: reweight 2"):
@@ -125,15 +118,23 @@ def test_killed_half_way_and_resumed_ends_in_the_same_bits(how, smoke, tmp_path)
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
-    done = asterism(*SMOKE, "--out", str(tmp_path), *arguments)
+    done = asterism(*SMOKE, "--out", tmp_path, *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
+def test_a_process_ends_with_the_same_line_and_code(tmp_path):
+    arguments = [*SMOKE, "--out", tmp_path, "--methods", "magic"]
+    here, there = asterism(*arguments), process(*arguments)
+    assert there.stderr == here.stderr
+    assert there.returncode == here.returncode == 2
+    assert len(there.stderr.splitlines()) == 1
+
+
 def test_no_mnist_to_be_had_names_the_folder_and_the_alternative(tmp_path):
-    environment = {**os.environ, "ASTERISM_DATA": str(tmp_path), "PATH": ""}
-    done = asterism("reproduce", "--budget", "smoke", "--out", str(tmp_path), env=environment)
+    nowhere = {"ASTERISM_DATA": str(tmp_path), "PATH": ""}
+    done = asterism("reproduce", "--budget", "smoke", "--out", tmp_path, env=nowhere)
     assert done.returncode == 2
     assert str(tmp_path / "mnist") in done.stderr
     assert "--data digits" in done.stderr
@@ -144,14 +145,14 @@ def test_help_shows_an_example():
     done = asterism("reproduce", "--help")
     assert done.returncode == 0
     assert "Example" in done.stdout
-    assert asterism("--version").stdout.startswith("asterism 0.")
+    assert process("--version").stdout.startswith("asterism 0.")
 
 
 def test_evaluate_counts_what_the_file_gets_wrong(tmp_path):
     model = trained().eval()
     save(model, tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 20),))
     loaders = f"{SMALL}:loaders"
-    done = asterism("evaluate", str(tmp_path / "net.asterism"), "--data", loaders, "--json")
+    done = asterism("evaluate", tmp_path / "net.asterism", "--data", loaders, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["error_percent"]
     assert found == pytest.approx(100 - task().evaluate(model))

@@ -1,4 +1,4 @@
-"""`asterism sparsify` as a person runs it: whole searches in processes of their own."""
+"""`asterism sparsify` as a person runs it: whole searches, killed and resumed, and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from support import command_line
 from support.paths import SMALL
 from support.small import task, trained, untrained
 
@@ -25,15 +25,14 @@ FACTORIES = [f"{SMALL}:trained", "--data", f"{SMALL}:loaders"]
 SEARCH = [*FACTORIES, "--max-drop", "2", "--max-epochs", "20", "--threads", "1"]
 
 
-def asterism(*args: str, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "asterism.cli", "sparsify", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
+def sparsify(*args: object, **options) -> command_line.Finished:
+    return command_line.asterism("sparsify", *args, **options)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("search")
-    done = asterism(*SEARCH, "--out", str(out))
+    done = command_line.process("sparsify", *SEARCH, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "← the model" in done.stdout
     assert "epoch 1, settle: 100.000% of the weights" in done.stderr
@@ -56,7 +55,7 @@ def test_the_folder_holds_the_model_the_front_and_the_numbers(run):
 
 def test_a_finished_search_is_read_and_not_repeated(run):
     before = (run / "state.pt").read_bytes()
-    done = asterism("--resume", "--out", str(run), "--threads", "1", "--json")
+    done = sparsify("--resume", "--out", str(run), "--threads", "1", "--json")
     assert done.returncode == 0, done.stderr
     assert "epoch" not in done.stderr
     assert json.loads(done.stdout) == json.loads((run / "result.json").read_text())
@@ -72,7 +71,7 @@ def kill_and_resume(out: Path, wait, kills: int, how=signal.SIGKILL) -> Counter[
     slowly = {**os.environ, "SECONDS_PER_EXAMPLE": "0.0005"}
     for number in range(kills):
         # A kill before anything is written leaves a folder that a fresh start may use as well.
-        command = [sys.executable, "-m", "asterism.cli", "sparsify", *arguments, "--resume"]
+        command = [*command_line.PROGRAM, "sparsify", *arguments, "--resume"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=slowly) as process:
             wait(process, number)
             process.send_signal(how)
@@ -80,7 +79,7 @@ def kill_and_resume(out: Path, wait, kills: int, how=signal.SIGKILL) -> Counter[
             process.wait(timeout=60)
         assert "Traceback" not in rest
         ended_by[process.returncode] += 1
-    done = asterism(*arguments, "--resume")
+    done = sparsify(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     return ended_by
 
@@ -126,7 +125,7 @@ def test_a_recipe_says_the_same_as_options(run, tmp_path):
     lines = [f'model = "{SMALL}:trained"', f'data = "{SMALL}:loaders"']
     recipe.write_text("\n".join([*lines, "max_drop = 2.0", "max_epochs = 20"]))
     out = tmp_path / "out"
-    done = asterism("--recipe", str(recipe), "--threads", "1", "--out", str(out))
+    done = sparsify("--recipe", str(recipe), "--threads", "1", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert_same_end(out, run)
 
@@ -134,7 +133,7 @@ def test_a_recipe_says_the_same_as_options(run, tmp_path):
 def test_penalties_and_densities_by_pattern(tmp_path):
     out = tmp_path / "out"
     options = ["--penalty", "4=reweighted_l2", "--density", "4=0.75", "--max-epochs", "4"]
-    done = asterism(*SEARCH, *options, "--out", str(out), "--json")
+    done = sparsify(*SEARCH, *options, "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["best"]["density"] < 0.7
     state = safetensors.torch.load_file(out / "model.safetensors")
@@ -148,7 +147,7 @@ def test_weights_come_from_a_file(tmp_path):
     torch.save(trained().state_dict(), tmp_path / "dense.pt")
     arguments = [f"{SMALL}:untrained", "--data", f"{SMALL}:loaders", "--max-drop", "2"]
     arguments += ["--max-epochs", "2", "--out", str(tmp_path / "out")]
-    done = asterism(*arguments, "--weights", str(tmp_path / "dense.pt"), "--json")
+    done = sparsify(*arguments, "--weights", str(tmp_path / "dense.pt"), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["dense"]["metric"] == task().evaluate(trained())
 
@@ -157,7 +156,7 @@ def test_a_budget_in_minutes_is_shown_in_minutes(tmp_path):
     """To a person, that is in a terminal."""
     ours, theirs = pty.openpty()
     options = ["--max-drop", "2", "--max-minutes", "0.001", "--out", str(tmp_path / "out")]
-    command = [sys.executable, "-m", "asterism.cli", "sparsify", *FACTORIES, *options]
+    command = [*command_line.PROGRAM, "sparsify", *FACTORIES, *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
@@ -179,13 +178,13 @@ def _read(terminal: int) -> bytes:
 
 def test_a_folder_in_use_is_refused_untouched(run):
     before = (run / "state.pt").read_bytes()
-    taken = asterism(*SEARCH, "--out", str(run))
+    taken = sparsify(*SEARCH, "--out", str(run))
     assert taken.returncode == 2
     assert "add --resume" in taken.stderr
-    other = asterism(*SEARCH, "--resume", "--max-drop", "3", "--out", str(run))
+    other = sparsify(*SEARCH, "--resume", "--max-drop", "3", "--out", str(run))
     assert other.returncode == 2
     assert "another config (it differs in max_drop): choose another folder" in other.stderr
-    threads = asterism(*SEARCH, "--resume", "--threads", "2", "--out", str(run))
+    threads = sparsify(*SEARCH, "--resume", "--threads", "2", "--out", str(run))
     assert threads.returncode == 2
     assert "another config (it differs in threads): add --threads 1, or" in threads.stderr
     assert (run / "state.pt").read_bytes() == before
@@ -208,7 +207,7 @@ def test_a_folder_in_use_is_refused_untouched(run):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
-    done = asterism(*arguments, "--out", str(tmp_path / "out"), cwd=tmp_path)
+    done = sparsify(*arguments, "--out", str(tmp_path / "out"), cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -227,7 +226,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
 def test_a_bad_recipe_is_one_line(text, message, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(text)
-    done = asterism("--recipe", str(recipe), "--out", str(tmp_path / "out"))
+    done = sparsify("--recipe", str(recipe), "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -235,6 +234,6 @@ def test_a_bad_recipe_is_one_line(text, message, tmp_path):
 
 
 def test_help_shows_an_example():
-    done = asterism("--help")
+    done = sparsify("--help")
     assert done.returncode == 0
     assert "Example" in done.stdout

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from asterism.errors import InputError
+from asterism.experiments import paper
 from asterism.experiments.figure import _spread, build_figure1, figure1
 from asterism.experiments.table import NAMES, table
-from asterism.report import paper
 
 
 def record(method: str = "reweighted_l1", seed: int = 0, **changes: Any) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,7 @@ import asterism
 from asterism.errors import FormatError, InputError
 from asterism.export.checkpoints import load_into, read_checkpoint, to_arrays, write_checkpoint
 from asterism.weights.metrics import kurtosis
-
-
-def command(*args: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "asterism.cli", *map(str, args)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+from support.command_line import asterism as command
 
 
 def sparse_model() -> nn.Sequential:

@@ -24,8 +24,7 @@ from importlib.resources import files
 
 import numpy
 import asterism
-from support.paths import ROOT
-from asterism.runtime import library
+from asterism.kernels import library
 
 assert asterism.__version__ == sys.argv[1]
 assert "site-packages" in asterism.__file__
