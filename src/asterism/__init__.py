@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from asterism.scaling.schedules import ConstantTau as ConstantTau
     from asterism.scaling.schedules import GeometricTau as GeometricTau
     from asterism.scaling.schedules import InTurn as InTurn
+    from asterism.search.options import SparsifyOptions as SparsifyOptions
     from asterism.search.pareto import Point as Point
+    from asterism.search.pareto import TrialRecord as TrialRecord
+    from asterism.search.plan import plan as plan
     from asterism.search.sparsify import SparsifyResult as SparsifyResult
     from asterism.search.sparsify import sparsify as sparsify
-    from asterism.search.supervised import supervised as supervised
+    from asterism.search.task import Task as Task
+    from asterism.search.task import supervised as supervised
     from asterism.weights.connections import Heads as Heads
 
 __version__ = "0.1.0"
@@ -46,7 +50,7 @@ _HOME = {
     **dict.fromkeys(["Compacted", "compact"], "graph.compaction"),
     **dict.fromkeys(["load_state_dict", "save"], "export.checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
-    "Point": "search.pareto",
+    **dict.fromkeys(["Point", "TrialRecord"], "search.pareto"),
     "live_forward": "graph.live_forward",
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "scaling.initialisers"),
     **dict.fromkeys(
@@ -58,8 +62,10 @@ _HOME = {
     **dict.fromkeys(
         ["AllLayers", "ChartrandYin", "ConstantTau", "GeometricTau", "InTurn"], "scaling.schedules"
     ),
+    "SparsifyOptions": "search.options",
     **dict.fromkeys(["SparsifyResult", "sparsify"], "search.sparsify"),
-    "supervised": "search.supervised",
+    **dict.fromkeys(["Task", "supervised"], "search.task"),
+    "plan": "search.plan",
 }
 
 __all__ = sorted(_HOME)
