@@ -77,7 +77,9 @@ def is_allowed(importer: str, imported: str) -> bool:
 
 
 def test_the_imports_are_seen_at_all() -> None:
-    assert {"scaling.inner_optimizer", "pruning.masks"} <= imports("scaling.affine_scaling")
+    assert {"scaling.stepping.inner_optimizer", "pruning.masks"} <= imports(
+        "scaling.affine_scaling"
+    )
     assert "pruning.scores" in reach("scaling.affine_scaling") - imports("scaling.affine_scaling")
 
 

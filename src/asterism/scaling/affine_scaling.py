@@ -24,15 +24,15 @@ from torch.optim import Optimizer
 
 from asterism.errors import InputError
 from asterism.pruning import masks as pruning
-from asterism.scaling import inner_optimizer as inner
-from asterism.scaling import state_dict as saving
 from asterism.scaling.initialisers import Greedy, Initialiser
-from asterism.scaling.interrupts import uninterrupted
 from asterism.scaling.layer import Layer, make_layer
-from asterism.scaling.optimizer_wrapper import OptimizerWrapper, hooked
 from asterism.scaling.penalties import Penalty
-from asterism.scaling.q_space import Closure, QSpace, is_in_q_space, mark_in_q_space, of_q
 from asterism.scaling.schedules import Anneal, ConstantTau, InTurn, Layers
+from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping import state_dict as saving
+from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.optimizer_wrapper import OptimizerWrapper, hooked
+from asterism.scaling.stepping.q_space import Closure, QSpace, is_in_q_space, mark_in_q_space, of_q
 from asterism.weights.names import check_patterns, matches
 from asterism.weights.sharding import any_shard, whole
 

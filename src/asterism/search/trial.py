@@ -19,10 +19,10 @@ from torch.optim import Optimizer
 
 from asterism.errors import DivergedError, InputError, one_line
 from asterism.pruning.masks import TooFewError
-from asterism.scaling import inner_optimizer
 from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.penalties import Penalty, ReweightedL1
 from asterism.scaling.schedules import geometric
+from asterism.scaling.stepping import inner_optimizer
 from asterism.search.layer_floors import Floors, cut_down_to, fewest, find_floors
 from asterism.weights.targets import choose
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from asterism import AffineScaling, Exact, HardThreshold, InputError, ReweightedL1
-from asterism.scaling import inner_optimizer as inner
+from asterism.scaling.stepping import inner_optimizer as inner
 from support.explicit import ELEMENTWISE, MakeOptimizer, loss, make_model, train, wrap
 
 

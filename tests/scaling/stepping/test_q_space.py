@@ -20,8 +20,8 @@ from torch.distributed.fsdp import fully_shard
 
 import asterism
 from asterism import AffineScaling, HardThreshold, ReweightedL1
-from asterism.scaling.interrupts import uninterrupted
-from asterism.scaling.q_space import is_in_q_space
+from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.q_space import is_in_q_space
 from asterism.weights.sharding import whole
 from support.explicit import Explicit, assert_same_theta, loss, make_model, omegas, train, wrap
 
