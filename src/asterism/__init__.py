@@ -23,16 +23,21 @@ if TYPE_CHECKING:
     from asterism.scaling.initialisers import Exact as Exact
     from asterism.scaling.initialisers import Greedy as Greedy
     from asterism.scaling.initialisers import Noise as Noise
+    from asterism.scaling.masked import Masked as Masked
     from asterism.scaling.penalties import Concave as Concave
     from asterism.scaling.penalties import Focuss as Focuss
     from asterism.scaling.penalties import HardThreshold as HardThreshold
     from asterism.scaling.penalties import ReweightedL1 as ReweightedL1
     from asterism.scaling.penalties import ReweightedL2 as ReweightedL2
+    from asterism.scaling.proximal import ProximalReweighting as ProximalReweighting
+    from asterism.scaling.routine import Routine as Routine
     from asterism.scaling.schedules import AllLayers as AllLayers
     from asterism.scaling.schedules import ChartrandYin as ChartrandYin
     from asterism.scaling.schedules import ConstantTau as ConstantTau
     from asterism.scaling.schedules import GeometricTau as GeometricTau
     from asterism.scaling.schedules import InTurn as InTurn
+    from asterism.scaling.sparse_optimizer import SparseOptimizer as SparseOptimizer
+    from asterism.scaling.splicing import Splicing as Splicing
     from asterism.search.options import SparsifyOptions as SparsifyOptions
     from asterism.search.pareto import Point as Point
     from asterism.search.pareto import TrialRecord as TrialRecord
@@ -47,6 +52,11 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AffineScaling": "scaling.affine_scaling",
+    "Masked": "scaling.masked",
+    "ProximalReweighting": "scaling.proximal",
+    "Routine": "scaling.routine",
+    "SparseOptimizer": "scaling.sparse_optimizer",
+    "Splicing": "scaling.splicing",
     **dict.fromkeys(["Compacted", "compact"], "graph.compaction"),
     **dict.fromkeys(["load_state_dict", "save"], "export.checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),

@@ -39,7 +39,7 @@ class TooFewError(InputError):
 
 @dataclass(frozen=True)
 class Request:
-    """What `AffineScaling.prune` was asked for; exactly one of the first four."""
+    """What `prune` was asked for; exactly one of the first four."""
 
     density: float | Mapping[str, float] | None = None
     threshold: float | Mapping[str, float] | None = None

@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 
 from asterism.errors import DivergedError, InputError, one_line
 from asterism.graph.live_forward import live_if_worth
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.schedules import warmup_cosine
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.weights.metrics import evaluating
 
 Fit = Callable[[nn.Module, Any, int], Any]
@@ -195,7 +195,7 @@ def supervised(
 
 
 def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Sequence[Any]) -> Forward:
-    if not isinstance(optimizer, AffineScaling):
+    if not isinstance(optimizer, SparseOptimizer):
         return model
     return live_if_worth(model, optimizer.masks(), inputs) or model
 

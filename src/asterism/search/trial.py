@@ -19,10 +19,11 @@ from torch.optim import Optimizer
 
 from asterism.errors import DivergedError, InputError, one_line
 from asterism.pruning.masks import TooFewError
-from asterism.scaling import inner_optimizer
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.proximal import ProximalReweighting
 from asterism.scaling.schedules import geometric
+from asterism.scaling.sparse_optimizer import SparseOptimizer
+from asterism.scaling.stepping import inner_optimizer
 from asterism.search.layer_floors import Floors, cut_down_to, fewest, find_floors
 from asterism.search.task import TaskLike
 from asterism.weights.targets import choose
@@ -120,18 +121,20 @@ class Trainer:
             found = type(metric).__name__
             raise InputError(f"evaluate must return one number, found {found}") from error
 
-    def wrap(self, **options: Any) -> AffineScaling:
-        """A fresh optimizer; weights that are zero now stay zero."""
+    def wrap(self, *, freeze_zeros: bool = False) -> ProximalReweighting:
+        """A fresh optimizer, without a pull unless lam is set; groups are cut as the penalty says.
+
+        freeze_zeros  weights that are zero now stay zero
+        """
         params = [param for param in self.model.parameters() if param.requires_grad]
-        return AffineScaling(
+        return ProximalReweighting(
             self.optimizer(params),
             self.model,
             complete(self.penalty),
-            affine=False,
-            reweight_every="step",
+            lam=0.0,
             include=self.include,
             exclude=self.exclude,
-            **options,
+            freeze_zeros=freeze_zeros,
         )
 
     def settle(self, epochs: int) -> int:
@@ -199,7 +202,7 @@ class Trainer:
         cut_down_to(density, floors, optimizer)
         return optimizer.steps
 
-    def _train(self, optimizer: AffineScaling, epochs: int) -> None:
+    def _train(self, optimizer: SparseOptimizer, epochs: int) -> None:
         masks = {name: ~mask for name, mask in optimizer.masks().items()}
         try:
             self.task.fit(self.model, optimizer, epochs)
