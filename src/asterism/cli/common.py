@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C ends with one line that says how to go on."""
+    """Ctrl-C ends the command with one line that shows how to continue it."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """Models and data by the name of the function that makes them: `pkg.module:name` or `file.py:name`.
 
-Owns finding and calling it, and saying in one line what is wrong: no such file or module, no such
+Owns finding and calling it, and one line for what is wrong: no such file or module, no such
 function, an error inside it, or something else than expected in return.
 """
 

@@ -7,13 +7,14 @@ its recipe: it can be resumed, or repeated, from the folder alone.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from asterism.errors import InputError
-from asterism.search.options import SparsifyOptions, meanings
+from asterism.search.options import SparsifyOptions, check_kind, meanings
 from asterism.storage.atomic_files import read_json
 
 if sys.version_info >= (3, 11):
@@ -29,7 +30,7 @@ class Recipe(SparsifyOptions):
     model    makes the trained model: pkg.module:function or file.py:function
     data     makes (train_loader, valid_loader), or a dict with loss and metric
     weights  trained weights: .safetensors, .pt or .asterism
-    seed     of torch, before anything is made
+    seed     random seed of torch, set before anything is made
     """
 
     model: str
@@ -52,15 +53,26 @@ def make_recipe(settings: Mapping[str, Any], file: Path | None = None) -> Recipe
     0
     """
     source = "the command" if file is None else str(file)
-    names = [each.name for each in fields(Recipe)]
-    for name in settings:
-        if name not in names:
-            raise InputError(f"{source} has an unknown key {name!r}; there are {', '.join(names)}")
+    given = {name: each for name, each in settings.items() if each is not None}
+    kinds = {each.name: str(each.type) for each in fields(Recipe)}
+    for name in given:
+        if name not in kinds:
+            raise InputError(f"{source} has an unknown key {name!r}; there are {', '.join(kinds)}")
+    with _named(file):
+        for name, value in given.items():
+            check_kind(name, kinds[name], value)
     for name in ("model", "data", "max_drop"):
-        if settings.get(name) is None:
+        if name not in given:
             raise InputError(f"{source} lacks {name}")
+    with _named(file):
+        return Recipe(**given)
+
+
+@contextmanager
+def _named(file: Path | None) -> Iterator[None]:
+    """Errors of the block name the file that is to blame."""
     try:
-        return Recipe(**{name: each for name, each in settings.items() if each is not None})
+        yield
     except InputError as error:
         raise InputError(str(error) if file is None else f"{file}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""How few bits each tensor of a network needs: the fewest within a tolerance on validation data.
+"""The choice of bits per tensor: the fewest within a tolerance on validation data.
 
 Owns the choice: one width for all tensors first, then one by one, the largest first, each as narrow
 as it can be; then, where a `fit` is given, narrower still with the codebooks retrained and the mask
@@ -52,8 +52,15 @@ def choose_bits(
 ) -> Choice:
     """The fewest bits per tensor with which the metric stays within the goal.
 
+    model     left as it is
+    evaluate  evaluate(model) gives the metric on validation data
+    goal      the tolerance
+    fit       fit(model, optimizer, epochs) retrains the codebooks, if given
+    epochs    of each retraining
+    lr        learning rate of the retraining
+
     With `fit` and `epochs`, codebooks narrower by a bit are tried again as long as so many epochs
-    of training bring the metric back. The model itself stays as it is.
+    of training bring the metric back.
     """
     before = evaluate(model)
     if math.isnan(before):

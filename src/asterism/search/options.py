@@ -34,8 +34,8 @@ class SparsifyOptions:
     max_minutes     budget in minutes of training; both budgets may be given
     epochs_per_cut  epochs of one trial; a tenth of the budget if not given
     reweighting     share of the budget for re-weighting before the first cut; 0 for none
-    optimizer       sgd or adamw, or in Python a function that makes one from a list of
-                    parameters; chosen by trial if not given
+    optimizer       what takes the steps: sgd, adamw, or in Python a function that makes an
+                    optimizer from a list of parameters; chosen by trial if not given
     lr              learning rate of an optimizer that is given by its name
     include         patterns over layers: only these are made sparse
     exclude         patterns over layers: these are not touched

@@ -1,4 +1,4 @@
-"""Writing files so that a kill or a full disk leaves the old one, and saying so in one line."""
+"""Files that are written whole or not at all: a kill or a full disk leaves the old one."""
 
 from __future__ import annotations
 
@@ -56,10 +56,12 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
+    """A file of indented JSON, whole or not at all."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
+    """The content of a JSON file; what is wrong with it is one line."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

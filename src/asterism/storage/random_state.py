@@ -1,7 +1,7 @@
 """The state of every random generator a training loop may draw from, as plain data.
 
-Owns taking and restoring it, so that a run which goes on draws what it would have drawn. What it
-makes holds tensors, numbers and lists alone: a checkpoint of it is read without running code.
+Owns taking and restoring it: a run that is continued draws what it would have drawn. What it makes
+holds tensors, numbers and lists alone: a checkpoint of it is read without running code.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def restore(state: RandomState, generators: Sequence[torch.Generator] = ()) -> N
     if len(generators) != len(state["given"]):
         raise InputError(
             f"the run was begun with {len(state['given'])} generators of its own, and now there are"
-            f" {len(generators)}: go on with the same loaders and generators=[…]"
+            f" {len(generators)}: continue with the same loaders and generators=[…]"
         )
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))

@@ -1,4 +1,4 @@
-"""The state of a run between two of its steps: written whole, read without running any code."""
+"""Snapshots of a run between two of its steps: written whole, read without running any code."""
 
 from __future__ import annotations
 
