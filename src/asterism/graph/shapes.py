@@ -21,7 +21,7 @@ MAX_TOTAL = 2 * MAX_SIZE  # numbers in all values of a graph together, for one e
 def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
     """The shapes of the input and of each node's result; FormatError where they do not fit.
 
-    >>> from asterism.graph.network import Node
+    >>> import numpy as np
     >>> infer(Graph((4,), (Node("linear", (0,), (0,)),)), [np.zeros((3, 4), np.float32)])
     [(4,), (3,)]
     """

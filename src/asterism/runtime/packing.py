@@ -1,5 +1,9 @@
 """Weights in the order in which the kernels read them.
 
+A sparse layer is a list of entries, a weight and the offset of its input each, output channel by
+output channel, with the places where the channels begin. Channels with few entries come first:
+then neighbours have about as many, and whoever takes several at a time wastes little.
+
 Owns the layout of every kind of weight; the C side of each is the header of its kernel.
 """
 
@@ -23,13 +27,17 @@ Data = tuple[npt.NDArray[np.generic], ...]
 def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> npt.NDArray[np.int64]:
     """For each live weight along the last axis, the place of the one with which its loads begin.
 
-    Up to two more share them, within SHARED sums: kernels/layers/shared_loads.h.
+    A weight at place k reads for sum i what one at place k − stride reads for sum i + 1. Therefore
+    weights less than SHARED strides apart load a vector once and multiply it into neighbouring
+    sums: kernels/layers/shared_loads.h. The first of them begins, up to two more share.
     """
     first = np.zeros(live.shape, np.int64)
     began: dict[int, npt.NDArray[np.int64]] = {}  # the last, of each phase of the stride
     for k in range(live.shape[-1]):
         place, here = k * dilation, live[..., k]
+        # Only places of the same phase read the same inputs. Before the first, nothing is near.
         before = began.get(place % stride, np.full(here.shape, -SHARED * stride))
+        # A live weight that is too far from the last beginning begins anew.
         first[..., k] = np.where(here & (place - before >= SHARED * stride), place, before)
         began[place % stride] = first[..., k]
     return first
@@ -51,11 +59,14 @@ def count_loads(layer: FusedLayer, live: npt.NDArray[np.bool_], axis: int) -> in
 def _offsets(layer: FusedLayer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Indices]:
     """The needed outputs' weights, and each one's offset in the packed input."""
     outputs, weight = live_outputs(layer), by_place(layer.weight)
+    # Of each output and weight: which packed channel it reads; weights count within their group.
     per_group = weight.shape[1]
     group = outputs // (len(weight) // layer.node["groups"])
     slots = np.zeros(per_group * layer.node["groups"], np.int64)
     slots[at.channels] = np.arange(len(at.channels))
     channel = slots[group[:, None] * per_group + np.arange(per_group)]
+    # Of each place in the kernel: its phase of the stride, and how far it is inside of that. By
+    # whole rows, columns of the kernel shift the sums, and do not move the input.
     (dh, dw), (sh, sw) = layer.node.pair("dilation"), at.stride
     y, x = np.arange(weight.shape[2]) * dh, np.arange(weight.shape[3]) * dw
     down = (y % sh) * at.phases[1] * at.phase_pitch + (y // sh) * at.line
@@ -78,10 +89,14 @@ def conv_sparse(layer: FusedLayer, at: Window) -> Data:
 def conv_rows(layer: FusedLayer, at: Window, parts: int) -> Data:
     """As `conv_sparse`, by parts of the input, and each channel's by column as in conv_rows.h."""
     outputs, weight, offsets = _offsets(layer, at)
+    # Sums are shifted by a column at a time, from the outermost columns of the kernel inwards:
+    # those right of the one that needs no shift, then those left of it, and that one last.
     column = np.arange(weight.shape[3]) * layer.node.pair("dilation")[1] // at.stride[1] - at.left
     turn = np.where(column > 0, at.right - column, at.right + at.left)
     turn[column < 0] += column[column < 0]
     order = np.argsort((weight != 0).reshape(len(weight), -1).sum(1), kind="stable")
+    # Entries are grouped by the part of the input channels that they read, which stays in the
+    # cache, then by output channel, then by that turn.
     row, channel, y, x = np.nonzero(weight[order])
     places = order[row], channel, y, x
     part = (offsets[order[row], channel, 0, 0] // at.plane) * parts // max(1, len(at.channels))
@@ -101,18 +116,26 @@ def _share(
     axis: int,
     pitch: int,
 ) -> npt.NDArray[np.intp]:
-    """An order by group of the entries of `weight`, in which those that share loads are together.
+    """An order of the entries of `weight` in which those that share loads are together.
 
-    Along an axis of the kernel, where sums are `pitch` apart. Marks the first of two or three in
-    its offset, as kernels/layers/shared_loads.h wants it.
+    Marks the first of two or three in its offset, as kernels/layers/shared_loads.h wants it.
+
+    offsets  of the entries, in the order of np.nonzero
+    group    of each entry: entries of different groups are not mixed
+    axis     of the kernel along which they share
+    pitch    from one sum's inputs to the next one's
     """
     live = weight != 0
     away = sums_away(layer, live, axis)[live]
+    # Those that share have one offset where their loads begin; the one that begins comes first.
     order = np.lexsort((away, offsets - away * pitch, group))
     alone = away[order] == 0
     of = np.cumsum(alone) - 1
+    # Which of the next two sums share is two bits, 1 and 2, as no two are equally far away. Offsets
+    # are multiples of at least 4 there: the lowest bits are free.
     kind = np.bincount(of, away[order]).astype(np.int32)
     offsets[order[alone]] += kind
+    # In a group, entries of one kind follow each other: the kernel has a loop for each.
     return order[np.lexsort((kind[of], group[order]))]
 
 
@@ -141,6 +164,7 @@ def conv_columns(layer: FusedLayer, slots: Indices) -> Data:
 def conv_dense(layer: FusedLayer, at: Window) -> Data:
     """As `conv_sparse`, for four channels at a time and with every entry that one of them has."""
     outputs, weight, offsets = _offsets(layer, at)
+    # Four outputs are one entry's; where their number is no multiple of four, −1 marks the rest.
     quads = -(-len(outputs) // 4)
     padded = np.zeros((quads * 4, weight[0].size), np.float32)
     padded[: len(outputs)] = weight.reshape(len(outputs), -1)
@@ -170,13 +194,18 @@ def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
 
 
 def fc_sparse_one(layer: FusedLayer) -> Data:
-    """SELL-8: weights, places, where slices begin and which rows they are, biases."""
+    """Eight rows side by side (SELL-8): weights, places, where slices begin, their rows, biases.
+
+    A slice is eight outputs; its first eight weights are the first of each, and shorter rows are
+    filled with zeros.
+    """
     rows = _rows(layer)
     live = layer.weight[rows] != 0
     order = rows[np.argsort(live.sum(1), kind="stable")]
     slices = -(-len(order) // 8)
     padded = np.full(slices * 8, -1, np.int32)
     padded[: len(order)] = order
+    # Of each non-zero: its row in that order and its input, and how many of the row are before it.
     row, place = np.nonzero(layer.weight[order] != 0)
     counts = np.bincount(row, minlength=slices * 8)
     starts = _starts(counts.reshape(slices, 8).max(1, initial=0))

@@ -12,7 +12,7 @@ from asterism.graph.stages import Array, Call, FusedLayer, Given, Mask, NodeLike
 
 
 class Linear(Operation):
-    """A matrix times the last dimension; how it runs is runtime/linear_layers.py."""
+    """A matrix times the last dimension; how it runs is `linear` in runtime/program.py."""
 
     name, code = "linear", 2
     weights = 2
