@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from asterism import InputError, Routine
+from asterism import InputError, ProximalReweighting, Routine
 from support.explicit import make_model, train
 
 ROUTINE = Routine(density=0.25, cut_at=4, reweight_every=2)
@@ -36,6 +38,24 @@ def assert_same(model: nn.Module, other: nn.Module) -> None:
 # ---------------------------------------------------------------------- the routine
 
 
+def test_lam_ends_with_the_cut() -> None:
+    model = make_model()
+    routine = Routine(
+        0.25, cut_at=3, reweight_every=2, algorithm=partial(ProximalReweighting, lam=0.1)
+    )
+    optimizer = routine.wrap(torch.optim.SGD(model.parameters(), lr=0.0), model)
+    for param in model.parameters():
+        param.grad = torch.zeros_like(param)
+    seen = []
+    for _ in range(5):
+        optimizer.param_groups[0]["lr"] = 0.1
+        optimizer.step()
+        seen.append(float(model.fc1.weight.detach().abs().sum()))
+    assert seen[0] > seen[1] > seen[2] > 0
+    assert seen[2] == seen[3] == seen[4]
+    assert nonzeros(model) == 18
+
+
 def test_the_routine_re_weights_then_cuts() -> None:
     model = make_model()
     optimizer = ROUTINE.wrap(torch.optim.AdamW(model.parameters(), lr=0.01), model)
@@ -55,48 +75,122 @@ def test_a_routine_counts_from_one(bad: dict[str, int]) -> None:
 # ---------------------------------------------------------------------- Lightning
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_lightning(tmp_path: Path) -> None:
+def lightning_module(norm: bool = False) -> Any:
     pl = pytest.importorskip("lightning.pytorch")
-    from asterism.integrations.lightning import AffineScalingCallback
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             model = make_model(torch.float32)
             self.fc1, self.fc2 = model.fc1, model.fc2
+            self.norm = nn.BatchNorm1d(8) if norm else nn.Identity()
 
         def training_step(self, batch: Any, number: int) -> Tensor:
             x, y = batch
-            return nn.functional.mse_loss(self.fc2(torch.tanh(self.fc1(x))), y)
+            return nn.functional.mse_loss(self.fc2(torch.tanh(self.norm(self.fc1(x)))), y)
 
         def configure_optimizers(self) -> Any:
             optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
             return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)]
 
-    def fit(epochs: int, resume: Path | None = None) -> tuple[Any, Any]:
-        torch.manual_seed(0)
-        module, callback = Module(), AffineScalingCallback(ROUTINE)
-        trainer = pl.Trainer(
-            max_epochs=epochs,
-            accelerator="cpu",
-            callbacks=[callback],
-            default_root_dir=tmp_path,
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accumulate_grad_batches=2,
-        )
-        trainer.fit(module, DataLoader(data(), 8), ckpt_path=resume)  # 4 steps an epoch
-        return trainer, module
+    torch.manual_seed(0)
+    return Module()
 
-    _, undisturbed = fit(3)
-    trainer, half = fit(1)
+
+def lightning_fit(
+    module: Any, callbacks: list[Any], folder: Path, epochs: int, resume: Path | None = None
+) -> Any:
+    pl = pytest.importorskip("lightning.pytorch")
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        callbacks=callbacks,
+        default_root_dir=folder,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        accumulate_grad_batches=2,
+    )
+    trainer.fit(module, DataLoader(data(), 8), ckpt_path=resume)  # 4 steps an epoch
+    return trainer
+
+
+def lightning_callback(routine: Routine = ROUTINE) -> Any:
+    pytest.importorskip("lightning.pytorch")
+    from asterism.integrations.lightning import AffineScalingCallback
+
+    return AffineScalingCallback(routine)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning(tmp_path: Path) -> None:
+    undisturbed = lightning_module()
+    lightning_fit(undisturbed, [lightning_callback()], tmp_path, 3)
+    half = lightning_module()
+    trainer = lightning_fit(half, [lightning_callback()], tmp_path, 1)
     assert nonzeros(half) == 18
     trainer.save_checkpoint(tmp_path / "half.ckpt")
-    _, resumed = fit(3, tmp_path / "half.ckpt")
+    resumed = lightning_module()
+    lightning_fit(resumed, [lightning_callback()], tmp_path, 3, tmp_path / "half.ckpt")
     assert nonzeros(resumed) == 18
     assert_same(resumed, undisturbed)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_second_fit_keeps_the_zeros_of_the_first(tmp_path: Path) -> None:
+    module, callback = lightning_module(), lightning_callback()
+    lightning_fit(module, [callback], tmp_path, 1)
+    zeros = module.fc1.weight == 0
+    lightning_fit(module, [callback], tmp_path, 1)
+    assert nonzeros(module) == 18
+    assert torch.equal(module.fc1.weight == 0, zeros)
+    assert callback.scaling.steps == 8
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_second_fit_counts_on_where_the_first_ended(tmp_path: Path) -> None:
+    module, callback = lightning_module(), lightning_callback(Routine(0.25, 6, 2))
+    lightning_fit(module, [callback], tmp_path, 1)
+    assert nonzeros(module) == 72
+    lightning_fit(module, [callback], tmp_path, 1)
+    assert nonzeros(module) == 18
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_another_module_starts_from_the_beginning(tmp_path: Path) -> None:
+    callback = lightning_callback()
+    lightning_fit(lightning_module(), [callback], tmp_path, 1)
+    lightning_fit(other := lightning_module(), [callback], tmp_path, 1)
+    assert nonzeros(other) == 18
+    assert callback.scaling.steps == 4
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", [True, False], ids=["ours first", "theirs first"])
+@pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch norm"])
+def test_averages_from_before_the_cut_have_its_zeros(
+    tmp_path: Path, first: bool, norm: bool
+) -> None:
+    callbacks = pytest.importorskip("lightning.pytorch.callbacks")
+    module, ours = lightning_module(norm), lightning_callback(Routine(0.25, 10, 3))
+    swa = callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=1)
+    lightning_fit(module, [ours, swa] if first else [swa, ours], tmp_path, 4)
+    assert nonzeros(module) == 18
+    for name, mask in ours.scaling.masks().items():
+        assert not module.get_parameter(name)[~mask].any()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("cut_at", "warned"), [(8, 0), (9, 1)])
+def test_a_cut_that_is_never_reached_is_announced(tmp_path: Path, cut_at: int, warned: int) -> None:
+    callback = lightning_callback(Routine(0.25, cut_at, reweight_every=3))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        lightning_fit(lightning_module(), [callback], tmp_path, 2)
+    messages = [str(each.message) for each in seen]
+    assert sum("ends after 8 steps, before cut_at=9" in each for each in messages) == warned
+    assert sum("cut_at" in each for each in messages) == warned
 
 
 # ---------------------------------------------------------------------- Hugging Face
@@ -142,6 +236,8 @@ def test_transformers(tmp_path: Path) -> None:
 
     undisturbed = run(8)
     assert live(undisturbed) == 0.25
+    with pytest.warns(UserWarning, match="ends after 3 steps, before cut_at=4"):
+        run(3)
     assert live(run(5)) == 0.25
     resumed = run(8, resume=True)
     assert live(resumed) == 0.25

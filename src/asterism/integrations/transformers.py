@@ -27,3 +27,7 @@ class SparseTrainer(Trainer):
             self.optimizer = self.routine.wrap(optimizer, wrapped_model)
         wrapped: Optimizer = self.optimizer
         return wrapped
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
+        self.routine.check_reached(num_training_steps)
+        return super().create_scheduler(num_training_steps, optimizer)

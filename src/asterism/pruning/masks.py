@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TypeVar
 
 import torch
@@ -54,6 +55,21 @@ class Request:
             raise InputError("prune takes exactly one of density, threshold, pattern and masks")
         if self.score not in SCORES:
             raise InputError(f"unknown score {self.score!r}: choose from {', '.join(SCORES)}")
+        _check_values("density", self.density, (Real, Tensor), "a number such as 0.1")
+        _check_values("threshold", self.threshold, (Real, Tensor), "a number such as 0.01")
+        _check_values("pattern", self.pattern, (str,), "a word such as '2:4'")
+        _check_values("masks", self.masks, (Tensor,), "one tensor per layer")
+
+
+def _check_values(name: str, given: object, kinds: tuple[type, ...], expected: str) -> None:
+    """An error where a request, or an entry of its mapping, is of the wrong kind or missing."""
+    if given is None:
+        return
+    if isinstance(given, Mapping) and not given:
+        raise InputError(f"{name} is an empty mapping, which names no layer: add patterns to it")
+    for value in given.values() if isinstance(given, Mapping) else [given]:
+        if not isinstance(value, kinds):
+            raise InputError(f"{name} must be {expected}, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Reweighting(SparseOptimizer, ABC):
     @uninterrupted()
     def reweight(self) -> list[str]:
         """Iteration t: renews the layers whose turn it is, from theta; returns their names."""
+        self._check_unchanged()
         t = self.iteration + 1
         names = self.layers.at(t, [layer.name for layer in self._layers])
         for layer in self._layers:

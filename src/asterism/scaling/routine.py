@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,6 +76,15 @@ class Routine:
 
         wrapped.register_step_post_hook(follow)
         return wrapped
+
+    def check_reached(self, steps: int) -> None:
+        """A warning where training will end, after so many steps in all, before the cut."""
+        if steps < self.cut_at:
+            warnings.warn(
+                f"training ends after {steps} steps, before cut_at={self.cut_at}: nothing will be"
+                " cut. Lower cut_at, or train for longer",
+                stacklevel=3,
+            )
 
     def after(self, wrapped: Reweighting) -> None:
         """What is due after this step."""

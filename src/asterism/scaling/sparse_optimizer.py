@@ -81,14 +81,12 @@ class SparseOptimizer(OptimizerWrapper):
 
     def _step(self, closure: Closure | None) -> Any:
         layers = [layer for layer in self._layers if closure or layer.param.grad is not None]
+        self._check_unchanged()
         self._forget_stale(layers)
-        q_space = QSpace(layers, elementwise=inner.is_elementwise(self.optimizer))
+        q_space = QSpace(self.optimizer, layers)
         try:
             q_space.enter()
-            if closure is None:
-                loss = self.optimizer.step()
-            else:
-                loss = self.optimizer.step(lambda: q_space.evaluate(closure))
+            loss = self._inner_step(q_space, closure)
             self._regularise_q(layers)
             q_space.leave()
         except BaseException:
@@ -98,11 +96,23 @@ class SparseOptimizer(OptimizerWrapper):
         self.steps += 1
         return loss
 
+    def _inner_step(self, q_space: QSpace, closure: Closure | None) -> Any:
+        with inner.startable(self.optimizer):
+            if closure is None:
+                return self.optimizer.step()
+            return self.optimizer.step(lambda: q_space.evaluate(closure))
+
     def _regularise_q(self, layers: Sequence[Layer]) -> None:
         """What an algorithm does after the inner step, while the parameters hold q."""
 
     def _regularise_theta(self, layers: Sequence[Layer]) -> None:
         """What it does once they hold theta again."""
+
+    def _check_unchanged(self) -> None:
+        """An error where `model.to(...)` has changed what omega belongs to."""
+        for layer in self._layers:
+            if layer.param.dtype != layer.omega.dtype or layer.param.device != layer.omega.device:
+                inner.refuse_change(layer.name, layer.param, layer.omega)
 
     def _forget_stale(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
@@ -138,6 +148,7 @@ class SparseOptimizer(OptimizerWrapper):
         score      "lamp" or "magnitude": what a global density compares
         include    patterns of the layers that all this is about; the others stay as they are
         """
+        self._check_unchanged()
         layers = self._matching(include)
         chosen = pruning.choose_masks(
             {layer.name: layer.param.detach() for layer in layers},
@@ -163,6 +174,7 @@ class SparseOptimizer(OptimizerWrapper):
     @uninterrupted()
     def flatten(self) -> None:
         """omega = 1 on all live weights: from here on, retraining in theta-space."""
+        self._check_unchanged()
         for layer in self._layers:
             self._flatten(layer)
 
@@ -208,14 +220,31 @@ class SparseOptimizer(OptimizerWrapper):
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The inverse of `state_dict`; what does not fit is refused before anything changes."""
+        saving.check_form(state_dict)
         layers = saving.by_key(state_dict, self.param_groups, self._layers)
         ours, packed = saving.split(state_dict)
-        saving.check(layers, ours)
-        self.optimizer.load_state_dict(packed)
+        saving.check(type(self), layers, ours)
+        saving.load_inner(self.optimizer, packed)
         for key, layer in layers.items():
             layer.load(ours[key])
             for name in saving.COUNTERS:
                 setattr(self, name, int(ours[key][name]))
+
+    def wraps_what(self, other: SparseOptimizer) -> bool:
+        """Whether both make the same parameters sparse, in the same way."""
+        ours, theirs = self.weights(), other.weights()
+        return type(self) is type(other) and (
+            ours.keys() == theirs.keys() and all(ours[name] is theirs[name] for name in ours)
+        )
+
+    @torch.no_grad()
+    def take_over(self, before: SparseOptimizer) -> None:
+        """omega, masks and counters of an earlier wrapper; the inner optimizer starts anew."""
+        for layer, earlier in zip(self._layers, before._layers, strict=True):
+            layer.load(earlier.state())
+            layer.param.masked_fill_(~layer.kept, 0.0)
+        for name in saving.COUNTERS:
+            setattr(self, name, getattr(before, name))
 
     def __repr__(self) -> str:
         kept = sum(layer.nonzeros for layer in self._layers)

@@ -10,7 +10,15 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from asterism import AffineScaling, Exact, HardThreshold, InputError, ReweightedL1, Splicing
+from asterism import (
+    AffineScaling,
+    Exact,
+    HardThreshold,
+    InputError,
+    InTurn,
+    ReweightedL1,
+    Splicing,
+)
 from asterism.scaling.stepping import inner_optimizer as inner
 from support.explicit import ELEMENTWISE, MakeOptimizer, loss, make_model, train, wrap
 
@@ -155,3 +163,45 @@ def test_a_penalty_needs_a_learning_rate() -> None:
     model(torch.ones(1, 3)).sum().backward()
     with pytest.raises(InputError, match="lam > 0 needs a learning rate, and Fixed has none"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("dampening", [0.0, 0.5])
+def test_fused_momentum_starts_anew_as_unfused_momentum_does(dampening: float) -> None:
+    """Some parameters forget their momentum and others do not, in one group."""
+    models = []
+    for fused in (True, False):
+        model = make_model()
+        sgd = torch.optim.SGD(
+            model.parameters(), lr=0.05, momentum=0.9, dampening=dampening, fused=fused
+        )
+        optimizer = wrap(model, sgd, layers=InTurn())
+        for t in range(3):
+            optimizer.reweight()
+            train(model, optimizer, range(3 * t, 3 * t + 3))
+        assert sgd.param_groups[0]["fused"] is fused
+        models.append(model)
+    for name, theta in models[1].state_dict().items():
+        torch.testing.assert_close(models[0].state_dict()[name], theta, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_without_memory_of_their_own_are_refused() -> None:
+    model = nn.Linear(3, 4)
+    model.weight = nn.Parameter(torch.ones(1, 3).expand(4, 3))
+    with pytest.raises(InputError, match=r"entries of weight share their memory.*clone"):
+        wrap(model, torch.optim.SGD([model.weight], lr=0.1))
+    meta = nn.Linear(3, 4, device="meta")
+    with pytest.raises(InputError, match="weight is on the meta device.*a real device first"):
+        wrap(meta, torch.optim.SGD(meta.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize("action", ["step", "reweight", "flatten", "prune"])
+def test_a_model_that_was_converted_after_it_was_wrapped_is_noticed(action: str) -> None:
+    model = make_model()
+    optimizer = wrap(model)
+    loss(model, 0).backward()
+    model.to(torch.bfloat16)
+    before = {name: theta.clone() for name, theta in model.state_dict().items()}
+    act = {"prune": lambda: optimizer.prune(density=0.5)}.get(action, getattr(optimizer, action))
+    with pytest.raises(InputError, match=r"fc1.weight was torch.float64 .* is torch.bfloat16"):
+        act()
+    assert all(torch.equal(before[name], theta) for name, theta in model.state_dict().items())

@@ -372,3 +372,30 @@ def test_steps_can_be_taken_in_another_thread() -> None:
     thread.start()
     thread.join()
     assert optimizer.steps == 9
+
+
+@pytest.mark.parametrize("density", [None, 0.5], ids=["whole", "pruned"])
+@pytest.mark.parametrize("kind", ["one object", "with a bias", "expanded"])
+def test_gradients_that_share_memory_are_scaled_once_each(kind: str, density: float | None) -> None:
+    """What a user may set: the same tensor twice, or one number for all entries."""
+
+    def step(shared: bool) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).double()
+        optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        optimizer.reweight()
+        if density is not None:
+            optimizer.prune(density=density)
+        one, two = model[0].weight, model[1].weight
+        if kind == "with a bias":
+            optimizer.add_param_group({"params": [two := nn.Parameter(torch.ones_like(one))]})
+        gradient = torch.full((1, 1), 0.3, dtype=torch.float64).expand(4, 4)
+        if kind != "expanded" or not shared:
+            gradient = gradient.clone()
+        one.grad, two.grad = gradient, gradient if shared else gradient.clone()
+        optimizer.step()
+        return {"one": one.detach(), "two": two.detach()}
+
+    found, expected = step(shared=True), step(shared=False)
+    for name, theta in expected.items():
+        torch.testing.assert_close(found[name], theta)

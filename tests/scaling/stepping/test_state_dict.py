@@ -26,6 +26,7 @@ from asterism import (
     HardThreshold,
     InputError,
     InTurn,
+    Masked,
     Noise,
     ProximalReweighting,
     ReweightedL1,
@@ -241,6 +242,52 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     broken = copy.deepcopy(optimizer.state_dict())
     del broken["state"][2]["asterism_iteration"]
     refused(optimizer, broken, "fc2.weight is incomplete")
+
+
+@pytest.mark.parametrize("nonsense", [{}, {"state": {}}, None, []], ids=str)
+def test_what_is_no_state_at_all_is_refused(nonsense: Any) -> None:
+    refused(wrap(make_model()), nonsense, "expected an optimizer's state_dict")
+
+
+KINDS = {"SGD": torch.optim.SGD, "Adam": torch.optim.Adam, "RMSprop": torch.optim.RMSprop}
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("saved", KINDS)
+@pytest.mark.parametrize("loading", KINDS)
+def test_the_state_of_another_inner_optimizer_changes_nothing(
+    saved: str, loading: str, steps: int
+) -> None:
+    def trained(kind: str, steps: int) -> tuple[nn.Module, AffineScaling]:
+        model = make_model()
+        optimizer = wrap(model, KINDS[kind](model.parameters(), lr=0.01))
+        optimizer.reweight()
+        train(model, optimizer, range(steps))
+        return model, optimizer
+
+    state = copy.deepcopy(trained(saved, steps)[1].state_dict())
+    model, optimizer = trained(loading, 3)
+    if saved == loading:
+        optimizer.load_state_dict(state)
+    else:
+        refused(optimizer, state, f"not one of {loading}, the optimizer inside")
+    train(model, optimizer, range(3, 5))
+
+
+def test_the_state_of_another_algorithm_is_refused_unless_it_was_flattened() -> None:
+    model, splicing = start("latent")
+    splicing.reweight()
+    affine = wrap(model, ELEMENTWISE["AdamW"](model.parameters()))
+    refused(affine, splicing.state_dict(), "that of Splicing, which AffineScaling cannot continue")
+    affine.reweight()
+    masked = Masked(ELEMENTWISE["AdamW"](model.parameters()), model)
+    refused(masked, affine.state_dict(), "that of AffineScaling, which Masked cannot continue")
+    refused(splicing, affine.state_dict(), "that of AffineScaling, which Splicing cannot continue")
+    for optimizer in (affine, splicing):
+        optimizer.flatten()
+        masked.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        for name, mask in optimizer.masks().items():
+            assert torch.equal(masked.masks()[name], mask)
 
 
 # ---------------------------------------------------------------------- copies

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from torch.optim import Optimizer
 
 from asterism.errors import InputError
 from asterism.weights.connections import Weight, locate
-from asterism.weights.sharding import whole
+from asterism.weights.sharding import local, whole
 from asterism.weights.targets import choose
 
 # How state behaves when omega → omega·ratio: a gradient of q scales with it, its square with the
@@ -72,7 +74,17 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_parameter(name: str, param: nn.Parameter) -> None:
-    """An error for parameters whose precision would lose q silently."""
+    """An error for parameters that cannot be scaled in place, or whose precision would lose q."""
+    if param.is_meta:
+        raise InputError(
+            f"{name} is on the meta device, where weights have no values: load the model onto a"
+            " real device first"
+        )
+    if has_repeats(param):
+        raise InputError(
+            f"entries of {name} share their memory (it was expanded): give it memory of its own,"
+            " param.data = param.data.clone()"
+        )
     if param.is_complex():
         raise InputError(f"{name} is complex: only real weights can be made sparse")
     if param.dtype not in (torch.float32, torch.float64):
@@ -80,6 +92,23 @@ def check_parameter(name: str, param: nn.Parameter) -> None:
             f"{name} is {param.dtype}, too coarse for q = theta / omega: keep the parameters in"
             " float32 and run the forward pass under torch.autocast"
         )
+
+
+def refuse_change(name: str, param: Tensor, omega: Tensor) -> NoReturn:
+    """An error for a parameter that was moved or converted after it was wrapped."""
+    raise InputError(
+        f"{name} was {omega.dtype} on {omega.device} when it was wrapped, and is {param.dtype} on"
+        f" {param.device} now: move the model first, wrap its optimizer then; for less precision"
+        " run the forward pass under torch.autocast"
+    )
+
+
+def has_repeats(tensor: Tensor) -> bool:
+    """Whether several entries are one number in memory, as `expand` leaves them."""
+    part = local(tensor)
+    return 0 in part.stride() and any(
+        stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True)
+    )
 
 
 def targets(
@@ -122,6 +151,26 @@ def learning_rates(optimizer: Optimizer) -> dict[nn.Parameter, float]:
         raise InputError(f"lam > 0 needs a learning rate, and {type(optimizer).__name__} has none")
     rates = [(float(group["lr"]), group["params"]) for group in optimizer.param_groups]
     return {param: rate for rate, params in rates for param in params}
+
+
+@contextmanager
+def startable(optimizer: Optimizer) -> Iterator[None]:
+    """A step in which some momenta start anew: torch's fused SGD takes all of a group or none."""
+    mixed = [group for group in optimizer.param_groups if _is_mixed(optimizer, group)]
+    for group in mixed:
+        group["fused"] = False
+    try:
+        yield
+    finally:
+        for group in mixed:
+            group["fused"] = True
+
+
+def _is_mixed(optimizer: Optimizer, group: dict[str, Any]) -> bool:
+    if not (isinstance(optimizer, torch.optim.SGD) and group["fused"] and group["momentum"]):
+        return False
+    states = [optimizer.state.get(param, {}) for param in group["params"]]
+    return len({state.get("momentum_buffer") is None for state in states}) > 1
 
 
 def is_separate(optimizer: Optimizer) -> bool:

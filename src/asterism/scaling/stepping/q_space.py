@@ -6,13 +6,16 @@ inside, the model ends in theta-space.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from asterism.scaling.layer import Layer
+from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping.interrupts import uninterrupted
 from asterism.weights.sharding import local
 
@@ -28,17 +31,19 @@ class QSpace:
     Both know where they stand, so that leaving twice is leaving once.
     """
 
-    def __init__(self, layers: Sequence[Layer], *, elementwise: bool = False) -> None:
+    def __init__(self, optimizer: Optimizer, layers: Sequence[Layer]) -> None:
+        self.optimizer = optimizer
         direct = [layer for layer in layers if layer.latent is None]
         self.latent = [layer for layer in layers if layer.latent is not None]
         self.scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
         self.pruned = [layer for layer in direct if layer.pruned]
-        self.elementwise = elementwise
+        self.elementwise = inner.is_elementwise(optimizer)
         self.inside = False
 
     @uninterrupted()
     def enter(self) -> None:
         """theta → q, and gradients of theta → gradients of q; straight through where latent."""
+        _separate_gradients(self.optimizer, (*self.scaled, *self.pruned))
         for layer in self.latent:
             assert layer.latent is not None
             layer.param.copy_(layer.latent)
@@ -109,6 +114,24 @@ class QSpace:
             loss = closure()
         self.enter()
         return loss
+
+
+def _separate_gradients(optimizer: Optimizer, layers: Sequence[Layer]) -> None:
+    """A gradient of its own, that can be written to, for each layer: users may set any tensor."""
+    if not layers:
+        return
+    counts = Counter(
+        id(param.grad) for group in optimizer.param_groups for param in group["params"]
+    )
+    for layer in layers:
+        gradient = layer.param.grad
+        if gradient is None:
+            continue
+        if counts[id(gradient)] > 1 or inner.has_repeats(gradient):
+            copied = gradient.clone()
+            if is_in_q_space(gradient):
+                mark_in_q_space(copied)
+            layer.param.grad = copied
 
 
 def is_in_q_space(gradient: Tensor) -> bool:

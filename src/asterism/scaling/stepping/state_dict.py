@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.scaling.layer import Layer
 
 PREFIX = "asterism_"
@@ -56,8 +57,35 @@ def split(state_dict: StateDict) -> tuple[Entries, StateDict]:
     return ours, {**state_dict, "state": rest}
 
 
-def check(layers: Mapping[Any, Layer], ours: Entries) -> None:
-    """An error unless each layer, and nothing but these layers, finds its state."""
+def check_form(state_dict: Any) -> None:
+    """An error for what is no optimizer's state_dict at all."""
+    if not isinstance(state_dict, Mapping) or not state_dict.keys() >= {"state", "param_groups"}:
+        raise InputError(
+            "expected an optimizer's state_dict, with 'state' and 'param_groups': give what"
+            " state_dict() of the wrapped optimizer returned"
+        )
+
+
+def load_inner(optimizer: Optimizer, state_dict: StateDict) -> None:
+    """Loads the inner optimizer's own part, or leaves the optimizer exactly as it was."""
+    before = dict(vars(optimizer))  # loading replaces what these hold, and writes to none of it
+    settings = optimizer.defaults.keys() & optimizer.param_groups[0].keys()
+    try:
+        optimizer.load_state_dict(state_dict)
+        for group in optimizer.param_groups:
+            if missing := settings - group.keys():
+                raise KeyError(*sorted(missing))
+    except Exception as error:
+        vars(optimizer).clear()
+        vars(optimizer).update(before)
+        raise InputError(
+            f"the saved state is not one of {type(optimizer).__name__}, the optimizer inside"
+            f" ({one_line(error)}): use the kind of optimizer and the groups that it was saved from"
+        ) from error
+
+
+def check(kind: type, layers: Mapping[Any, Layer], ours: Entries) -> None:
+    """An error unless each layer, and nothing but these layers, finds its state of that kind."""
     if not ours:
         raise InputError(
             "the saved state has nothing of asterism: it is that of another optimizer, or"
@@ -67,11 +95,22 @@ def check(layers: Mapping[Any, Layer], ours: Entries) -> None:
         layer.check(ours.get(key, {}))
         if not ours[key].keys() >= set(COUNTERS):
             raise InputError(f"the saved state of {layer.name} is incomplete")
+        _check_kind(kind, ours[key])
     others = ours.keys() - layers.keys()
     if others:
         raise InputError(
             f"the saved state makes parameters {', '.join(sorted(map(str, others)))} sparse, which"
             " are left alone here: use the same include and exclude"
+        )
+
+
+def _check_kind(kind: type, entry: Mapping[str, Any]) -> None:
+    """A latent q and an omega other than 0 and 1 mean something to one algorithm each."""
+    needed = "Splicing" if "latent" in entry else "AffineScaling" if entry["scaled"] else None
+    if needed is not None and needed not in {each.__name__ for each in kind.__mro__}:
+        raise InputError(
+            f"the saved state is that of {needed}, which {kind.__name__} cannot continue: load it"
+            f" into {needed}, or call flatten() before it is saved"
         )
 
 
