@@ -196,7 +196,7 @@ def _watching(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from asterism.cli.layer_table import board, rows_of
+    from asterism.cli.layer_table import board, layer_statuses
     from asterism.search.limits import DEFAULT_EPOCHS
 
     console = Console(stderr=True)
@@ -215,7 +215,7 @@ def _watching(
             done = record["seconds"] / 60 if in_minutes else record["epochs"]
             bar.update(task, completed=done, description=record["trial"])
             bar.console.print(_describe(record), highlight=False)
-            shown.show(rows_of(weights), record["trial"])
+            shown.show(layer_statuses(weights), record["trial"])
 
         yield watch
 
