@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C ends with one line that says how to go on."""
+    """Ctrl-C ends with one line that says how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
+        print("asterism: interrupted; the same command with --resume continues", file=sys.stderr)
         # CPython remembers a Ctrl-C that left source being executed from a string, as tracing does,
         # and would die of the signal whatever the exit code; the next such string makes it forget.
         exec("")

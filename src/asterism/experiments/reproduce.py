@@ -32,7 +32,7 @@ FIGURE = (NOISE, GREEDY)
 
 
 class Monitor(Protocol):
-    """Who wants to know how far things are."""
+    """A display of progress: called with each job, it gives what to call after each epoch."""
 
     def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]: ...
 

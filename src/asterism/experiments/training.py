@@ -93,7 +93,7 @@ def train(
 
     `augment` changes the images of each batch; `forward` computes what the model would, with the
     same parameters, in some faster way. With `checkpoint`, the state is saved after each
-    epoch; with `resume`, a run goes on from there and ends in the same bits as one that was never
+    epoch; with `resume`, a run continues from there and ends in the same bits as one that was never
     interrupted (at a fixed number of threads).
     """
     progress = Progress()

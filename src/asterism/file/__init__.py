@@ -39,7 +39,7 @@ Mode = Literal["small", "fast"]
 Bits = int | Mapping[str, int] | None
 
 EXPANSION = 1 << 14
-"""A file may decode to so many times its size, or to 64 MiB: more is no network but an attack."""
+"""How many times its size a file may decode to, beyond 64 MiB: more is no network but an attack."""
 FLOOR = 1 << 26
 
 _KINDS: dict[Mode, bytes] = {"small": container.SMALL, "fast": container.FAST}

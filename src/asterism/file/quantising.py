@@ -18,7 +18,7 @@ MAX_BITS = 12
 ROUNDS = 50
 EXTRA_MANTISSA_BITS = 2
 FEW = 4
-"""Below so many weights per entry a codebook costs more than it saves: they are only rounded."""
+"""With fewer weights per entry a codebook costs more than it saves: they are only rounded."""
 
 Floats = NDArray[np.floating[Any]]
 Doubles = NDArray[np.float64]

@@ -31,7 +31,7 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One point of the trade-off: so many weights, so good."""
+    """One point of the trade-off: a number of weights, and the score with them."""
 
     name: str
     nonzeros: float

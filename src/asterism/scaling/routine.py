@@ -16,15 +16,15 @@ from asterism.scaling.schedules import AllLayers
 
 @dataclass(frozen=True)
 class Routine:
-    """Re-weights every so many steps, then cuts once, and from there on trains what is left.
+    """Re-weights at regular steps, then cuts once, and from there on trains what is left.
 
     density         the share of the weights that stays
     cut_at          after how many steps
-    reweight_every  so many steps, until then
+    reweight_every  steps from one re-weighting to the next, until then
     options         further arguments of AffineScaling
 
     It hangs on the optimizer's own step, so it counts neither micro-batches nor skipped steps,
-    and goes on where a checkpoint left off: the number of steps is part of the optimizer's state.
+    and continues where a checkpoint left off: the number of steps is part of the optimizer's state.
     """
 
     density: float

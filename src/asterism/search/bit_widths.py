@@ -52,7 +52,7 @@ def choose_bits(
 ) -> Choice:
     """The fewest bits per tensor with which the metric stays within the goal.
 
-    With `fit` and `epochs`, codebooks narrower by a bit are tried again as long as so many epochs
+    With `fit` and `epochs`, codebooks narrower by a bit are tried again as long as these epochs
     of training bring the metric back. The model itself stays as it is.
     """
     before = evaluate(model)

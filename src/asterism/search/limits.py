@@ -10,7 +10,7 @@ from asterism.errors import InputError
 
 DEFAULT_EPOCHS = 60
 TRIALS = 10
-"""Into about so many trials a budget is divided, unless epochs_per_cut says otherwise."""
+"""About the number of trials that a budget is divided into, unless epochs_per_cut is given."""
 
 
 @dataclass(frozen=True)

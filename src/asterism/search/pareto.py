@@ -63,9 +63,11 @@ def _unpack(value: Any) -> Any:
 class Point:
     """One network that was measured.
 
-    density  the share of the weights made sparse that is not zero; nonzeros, their number
-    metric   on the validation data, as `evaluate` gave it
-    epochs   spent when it was found
+    density   the share of the weights made sparse that is not zero
+    nonzeros  their number
+    metric    on the validation data, as `evaluate` gave it
+    epochs    spent when it was found
+    packed    the weights; `state_dict` unpacks them
     """
 
     density: float

@@ -92,7 +92,7 @@ def sparsify(
     densities         a mapping from patterns: the share of its weights that each such layer keeps
                       in any case
     generators        random generators of your own, to be saved with the run
-    run, resume       a folder to keep the search in, and whether to go on with what it holds; it is
+    run, resume       a folder to keep the search in, and whether to continue what it holds; it is
                       claimed once the first call of `fit` has gone well
     watch             called with each record of the history
 

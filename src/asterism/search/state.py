@@ -115,7 +115,7 @@ class Ledger:
         self.journal.save(plain, self.points, self.start)
 
     def restore(self) -> bool:
-        """Whether there was anything to go on with."""
+        """Whether there was anything to continue."""
         found = self.journal.load()
         if found is None:
             return False

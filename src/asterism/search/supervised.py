@@ -120,6 +120,8 @@ def supervised(
 ) -> Supervised:
     """`fit` and `evaluate` for `sparsify`, from two loaders of (inputs, …, targets).
 
+    train_loader      what `fit` trains on
+    valid_loader      what `evaluate` measures on; never test data
     loss, metric      functions of the model's output and the targets; the metric is averaged
                       over batches, so write your own `evaluate` for one that is no mean
     higher_is_better  False where the metric is a loss or an error

@@ -1,6 +1,6 @@
 """The state of every random generator a training loop may draw from, as plain data.
 
-Owns taking and restoring it, so that a run which goes on draws what it would have drawn. What it
+Owns taking and restoring it, so that a resumed run draws what it would have drawn. What it
 makes holds tensors, numbers and lists alone: a checkpoint of it is read without running code.
 """
 
@@ -43,7 +43,7 @@ def restore(state: RandomState, generators: Sequence[torch.Generator] = ()) -> N
     if len(generators) != len(state["given"]):
         raise InputError(
             f"the run was begun with {len(state['given'])} generators of its own, and now there are"
-            f" {len(generators)}: go on with the same loaders and generators=[…]"
+            f" {len(generators)}: resume with the same loaders and generators=[…]"
         )
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))

@@ -1,6 +1,7 @@
-"""Whose folder it is: a run writes down what identifies it, and nothing else goes on in its folder.
+"""Ownership of run folders: one run a folder, one process at a time.
 
-Owns the refusal and its wording, for every command that keeps its state in a folder.
+A run writes down what identifies it, and any other is refused. Owns the refusal and its wording,
+for everything that keeps its state in a folder.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def sparsify(
 
     Example:  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net
 
-    An interrupted search goes on with:  asterism sparsify --resume --out runs/net
+    To continue an interrupted search:  asterism sparsify --resume --out runs/net
     """
     import json
 
@@ -172,7 +172,7 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     kept = out / RECIPE
     begun = read_recipe(kept) if kept.exists() else {}
     if resume and not (begun or read or named):
-        raise InputError(f"{out} holds no search to go on with")
+        raise InputError(f"{out} holds no search to continue")
     source = "the command" if recipe is None else str(recipe)
     chosen = make_recipe({**begun, **read, **named}, source)
     refuse_others(kept, chosen.plain(), resume)
