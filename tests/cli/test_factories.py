@@ -31,6 +31,12 @@ def nothing(): return None
 """
 
 
+@pytest.mark.parametrize("name", ["lenet5", "lenet300"])
+def test_networks_are_found_under_the_name_they_once_had(name: str) -> None:
+    old, new = (make_model(f"asterism.{room}:{name}") for room in ("models", "experiments.lenets"))
+    assert type(old) is type(new)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "beside.py").write_text("WIDTH = 2\n")

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from asterism.cli.layer_table import MOST_ROWS, Row, board, layer_table, rows_of
+from asterism.cli.layer_table import MOST_ROWS, LayerStatus, board, layer_statuses, layer_table
 from asterism.cli.progress import Bar
 from asterism.experiments.jobs import Job
 from asterism.experiments.methods import Dense
@@ -22,13 +22,13 @@ def drawn(*what: object) -> str:
 
 def test_a_line_for_each_layer_with_its_weights_and_tails():
     weights = {"conv.weight": torch.tensor([[0.0, 2.0, 0.0, 0.0]]), "fc.weight": torch.eye(2)}
-    lines = drawn(layer_table(rows_of(weights), "epoch 3")).splitlines()
+    lines = drawn(layer_table(layer_statuses(weights), "epoch 3")).splitlines()
     assert [line.split() for line in lines[1:3]] == [["conv", "1", "2.3"], ["fc", "2", "1.0"]]
     assert lines[3].strip() == "epoch 3"
 
 
 def test_of_many_layers_the_largest_are_shown_in_their_own_order():
-    rows = [Row(f"layer{number}", number, 3.0) for number in range(MOST_ROWS + 5)]
+    rows = [LayerStatus(f"layer{number}", number, 3.0) for number in range(MOST_ROWS + 5)]
     lines = drawn(layer_table(rows, "")).splitlines()
     shown = [line.split()[0] for line in lines[1 : MOST_ROWS + 1]]
     assert shown == [f"layer{number}" for number in range(5, MOST_ROWS + 5)]

@@ -100,7 +100,7 @@ def test_killed_half_way_and_resumed_ends_in_the_same_bits(how, smoke, tmp_path)
         code = process.wait(timeout=60)
     if how == signal.SIGINT:
         assert code == 130
-        assert rest.splitlines()[-1].endswith("the same command with --resume goes on")
+        assert rest.splitlines()[-1].endswith("the same command with --resume continues")
     done = asterism(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     model = Path("reweighted_l1-0", "model.safetensors")

@@ -194,7 +194,7 @@ def test_a_folder_in_use_is_refused_untouched(run):
     ("arguments", "message"),
     [
         ([], "the command lacks model"),
-        (["--resume"], "out holds no search to go on with"),
+        (["--resume"], "out holds no search to continue"),
         (["nowhere.py:make", "--data", "x:y", "--max-drop", "1"], "there is no file nowhere.py"),
         ([*FACTORIES], "the command lacks max_drop"),
         ([*FACTORIES, "--max-drop", "-1"], "max_drop must be at least 0"),

@@ -24,7 +24,8 @@ from asterism.experiments.methods import (
     Then,
 )
 from asterism.experiments.mnist import Dataset
-from asterism.experiments.training import History, train
+from asterism.experiments.results import History
+from asterism.experiments.training import train
 from asterism.pruning.scores import count
 from asterism.weights.metrics import error_percent, kurtosis
 from support.networks import make_mlp

@@ -11,7 +11,8 @@ from rich.cells import cell_len
 from asterism.errors import InputError
 from asterism.experiments import paper
 from asterism.experiments.figure import _spread, build_figure1, figure1
-from asterism.experiments.table import NAMES, table
+from asterism.experiments.results import METHOD_NAMES
+from asterism.experiments.table import table
 
 
 def record(method: str = "reweighted_l1", seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_one_seed_has_no_std() -> None:
 
 
 def test_paper_rows_hold_the_printed_figures() -> None:
-    rows = cells(table([record(method) for method in NAMES]))
+    rows = cells(table([record(method) for method in METHOD_NAMES]))
     below = {ours[0]: theirs[2:] for ours, theirs in pairwise(rows) if theirs[0] == "*paper*"}
     assert {name: row[:5] + row[6:7] for name, row in below.items()} == {
         "Dense": ["–", "–", "–", "–", "–", "0.86"],
@@ -82,9 +83,13 @@ def test_paper_rows_hold_the_printed_figures() -> None:
 
 
 def test_row_order_is_fixed_and_unknown_methods_come_last() -> None:
-    methods = ["zeta", *reversed(NAMES), "alpha"]
+    methods = ["zeta", *reversed(METHOD_NAMES), "alpha"]
     names = [row[0] for row in cells(table([record(method) for method in methods]))[2:]]
-    assert [name for name in names if name != "*paper*"] == [*NAMES.values(), "alpha", "zeta"]
+    assert [name for name in names if name != "*paper*"] == [
+        *METHOD_NAMES.values(),
+        "alpha",
+        "zeta",
+    ]
 
 
 def test_another_network_has_no_paper_row() -> None:

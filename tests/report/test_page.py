@@ -19,12 +19,14 @@ import asterism
 from asterism.cli.progress import print_lines
 from asterism.errors import InputError
 from asterism.experiments.budgets import budget
+from asterism.experiments.lenets import weight_shapes
 from asterism.experiments.mnist import Dataset
 from asterism.experiments.reproduce import reproduce
+from asterism.experiments.table import table
 from asterism.report.account import read_account
 from asterism.report.labels import GAPS, SIDES, _box
 from asterism.report.page import render
-from asterism.report.published import LENET5, LENET5_SHAPES, published_for
+from asterism.report.published import LENET5, published_for
 from support.small import task, trained
 
 CHROMIUM = shutil.which("chromium")
@@ -141,10 +143,35 @@ def test_a_search_shows_its_choice_its_tolerance_and_every_trial(search, search_
 
 
 def test_others_are_cited_for_the_same_network_and_data_only(page):
-    assert published_for(LENET5_SHAPES, "mnist") == LENET5
+    shapes = weight_shapes("lenet5")
+    assert published_for(shapes, "mnist") == LENET5
     assert all(point.source for point in LENET5)
-    assert published_for({**LENET5_SHAPES, "fc1": (10, 800)}, "mnist") == ()
+    assert published_for({**shapes, "fc1": (10, 800)}, "mnist") == ()
     assert "Molchanov" not in page, "the digits are other data"
+
+
+def test_rows_come_in_the_order_of_the_table(tmp_path):
+    keys = ["record@1540", "magnitude@10", "magnitude@2", "reweighted_l1@0.5", "lwc", "dense"]
+    numbers = {"layers": {"fc": 1.0}, "density_percent": 1.0, "nonzeros": 10, "epochs": 1}
+    results = [
+        {"method": key, "seed": seed, "cut": "none", "config": {"seed": seed}, "seconds": 1.0}
+        | {"test_error_percent": 1.0 + seed, **numbers}
+        for key in keys
+        for seed in (10, 2)
+    ]
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    outcomes = read_account(tmp_path).outcomes
+    assert [outcome.name for outcome in outcomes] == [
+        "Dense",
+        "Re-weighted ℓ1 @0.5",
+        "LWC",
+        "Magnitude (control) @10",
+        "Magnitude (control) @2",
+        "Re-weighted ℓ1, slowly @1540",
+    ]
+    in_table = [line.split("|")[1].strip() for line in table(results).splitlines()[2:]]
+    assert in_table == [outcome.name.partition(" @")[0] for outcome in outcomes]
+    assert {outcome.network.rpartition("-")[2] for outcome in outcomes} == {"2"}, "the first seed"
 
 
 def test_text_in_a_folder_cannot_become_markup(search, tmp_path):

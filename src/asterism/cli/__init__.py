@@ -57,7 +57,7 @@ def root(
 
 
 def main() -> None:
-    """Errors a user can mend end in one line and exit code 2."""
+    """The program `asterism`: an error that a user can correct is one line and exit code 2."""
     try:
         app()
     except InputError as error:

@@ -23,7 +23,7 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("asterism: interrupted; the same command with --resume goes on", file=sys.stderr)
+        print("asterism: interrupted; the same command with --resume continues", file=sys.stderr)
         # CPython remembers a Ctrl-C that left source being executed from a string, as tracing does,
         # and would die of the signal whatever the exit code; the next such string makes it forget.
         exec("")

@@ -18,17 +18,22 @@ from torch import nn
 
 from asterism.errors import InputError, one_line
 
+MOVED = {"asterism.models": "asterism.experiments.lenets"}
+"""Modules of ours that factories were once named after, and where they are now."""
+
 
 def find(spec: str) -> Callable[..., Any]:
     """The function that a spec names.
 
     >>> find("asterism.experiments.lenets:lenet5").__name__
     'lenet5'
+    >>> find("asterism.models:lenet5").__name__  # as it was once called
+    'lenet5'
     """
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise InputError(f"{spec!r} is no factory: write pkg.module:function or file.py:function")
-    module = _load_file(Path(place)) if place.endswith(".py") else _import(place)
+    module = _load_file(Path(place)) if place.endswith(".py") else _import(MOVED.get(place, place))
     found = getattr(module, name, None)
     if found is None:
         known = [each for each, value in vars(module).items() if callable(value)]

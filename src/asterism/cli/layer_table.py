@@ -19,7 +19,7 @@ MOST_ROWS = 20
 """A terminal scrolls what is longer, and cannot redraw it."""
 
 
-class Row(NamedTuple):
+class LayerStatus(NamedTuple):
     """What is shown of a layer; the kurtosis is nan where it has none."""
 
     name: str
@@ -27,20 +27,20 @@ class Row(NamedTuple):
     kurtosis: float
 
 
-def rows_of(weights: Mapping[str, Tensor]) -> list[Row]:
+def layer_statuses(weights: Mapping[str, Tensor]) -> list[LayerStatus]:
     """The rows of weights as they are now.
 
     >>> import torch
-    >>> rows_of({"fc.weight": torch.tensor([[-1.0, 1.0]])})
-    [Row(name='fc', nonzeros=2, kurtosis=1.0)]
+    >>> layer_statuses({"fc.weight": torch.tensor([[-1.0, 1.0]])})
+    [LayerStatus(name='fc', nonzeros=2, kurtosis=1.0)]
     """
     return [
-        Row(layer(name), int(weight.count_nonzero()), kurtosis(weight))
+        LayerStatus(layer(name), int(weight.count_nonzero()), kurtosis(weight))
         for name, weight in weights.items()
     ]
 
 
-def layer_table(rows: Sequence[Row], caption: str) -> Table:
+def layer_table(rows: Sequence[LayerStatus], caption: str) -> Table:
     """A line for each layer, of many the ones with most weights, and what else there is to say."""
     table = Table(box=None, caption=caption, caption_justify="left")
     for title in ("layer", "weights", "kurtosis"):
@@ -59,7 +59,7 @@ class Board:
     def __init__(self, live: Live, bar: Progress) -> None:
         self.live, self.bar = live, bar
 
-    def show(self, rows: Sequence[Row], caption: str) -> None:
+    def show(self, rows: Sequence[LayerStatus], caption: str) -> None:
         self.live.update(Group(layer_table(rows, caption), self.bar))
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from asterism.cli.layer_table import Board, Row, board
+from asterism.cli.layer_table import Board, LayerStatus, board
 from asterism.experiments.budgets import Budget
 from asterism.experiments.jobs import Job
 from asterism.experiments.reproduce import Monitor, jobs, planned_epochs
-from asterism.experiments.training import Record, Watch
+from asterism.experiments.results import EpochRecord
+from asterism.experiments.training import Watch
 from asterism.integrations.tensorboard import TensorBoard
 
 
@@ -41,7 +42,7 @@ def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Ite
 def print_lines(job: Job, epochs: int) -> Iterator[Watch]:
     """A line per epoch."""
 
-    def watch(record: Record) -> None:
+    def watch(record: EpochRecord) -> None:
         print(f"{job.name}: {describe_epoch(record, epochs)}", file=sys.stderr, flush=True)
 
     yield watch
@@ -60,23 +61,24 @@ class Bar:
 
     @contextmanager
     def _watch(self, job: Job, epochs: int) -> Iterator[Watch]:
-        last: Record = {}
+        last: EpochRecord | None = None
 
-        def watch(record: Record) -> None:
-            last.update(record)
+        def watch(record: EpochRecord) -> None:
+            nonlocal last
+            last = record
             self.bar.update(self.task, completed=self.done + record["epoch"], description=job.name)
             tails = record["kurtosis"]
-            rows = [Row(name, kept, tails[name]) for name, kept in record["layers"].items()]
+            rows = [LayerStatus(name, kept, tails[name]) for name, kept in record["layers"].items()]
             self.shown.show(rows, describe_epoch(record, epochs))
 
         yield watch
         self.done += epochs
         self.bar.update(self.task, completed=self.done)
-        if last:
+        if last is not None:
             self.bar.console.print(f"{job.name}: {describe_epoch(last, epochs)}")
 
 
-def describe_epoch(record: Record, epochs: int) -> str:
+def describe_epoch(record: EpochRecord, epochs: int) -> str:
     return (
         f"{record['stage']}, epoch {record['epoch']} of {epochs},"
         f" validation error {record['validation_error_percent']:.2f} %,"
@@ -95,6 +97,6 @@ def also(folder: Path, monitor: Monitor) -> Monitor:
     return both
 
 
-def _call(watches: list[Watch], record: Record) -> None:
+def _call(watches: list[Watch], record: EpochRecord) -> None:
     for watch in watches:
         watch(record)

@@ -8,6 +8,7 @@ jobs          one method, one seed, one folder
 mnist         the data
 augmentation  shifted images
 lenets        LeNet-5 and LeNet-300-100
+results       the records that runs leave, and the rows they make
 table         Table 1, ours beside the paper's
 figure        Figure 1
 paper         the numbers that the paper prints

@@ -11,7 +11,7 @@ result.json         the numbers of the table; its presence says that the run is 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from asterism import __version__
 from asterism.errors import InputError
 from asterism.experiments.methods import Method
 from asterism.experiments.mnist import Dataset
-from asterism.experiments.training import Forward, History, Record, Watch, train
+from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
+from asterism.experiments.training import Forward, Watch, train
 from asterism.export.checkpoints import write_checkpoint
 from asterism.graph.compaction import compact
 from asterism.graph.live_forward import NotLiveError, live_forward
@@ -72,13 +73,14 @@ def run(
     start: Mapping[str, Tensor] | None = None,
     resume: bool = False,
     watch: Watch,
-) -> Record:
+) -> RunResult:
     """Trains the model as the job says, from `start` if given, and leaves it all in the folder.
 
     A finished run is read, not repeated. The test set is looked at once, at the very end.
     """
     with own(folder, job.config(data), resume) as owned:
-        if (finished := owned.result()) is not None:
+        finished: RunResult | None = owned.result()
+        if finished is not None:
             return finished
         owned.claim()
         if start is not None:
@@ -86,7 +88,7 @@ def run(
         history = train_phases(job, folder, model, data, resume=resume, watch=watch)
         write_checkpoint(folder / "model.safetensors", model.state_dict())
         weights = {target.name: target.param for target in choose(model)}
-        result = summarise(job, model, weights, history, data) | {"config": owned.config}
+        result = summarise(job, model, weights, history, data)
         owned.finish(history, result)
         for path in (*folder.glob("checkpoint*.pt"), *folder.glob("phase.*")):
             path.unlink()
@@ -95,15 +97,15 @@ def run(
 
 def train_phases(
     job: Job, folder: Path, model: nn.Module, data: Dataset, *, resume: bool, watch: Watch
-) -> History:
+) -> list[PhaseRecord]:
     """Each phase of the method in turn; from the second on, on the network without dead units."""
     entries = sum(target.param.numel() for target in choose(model))
 
-    def of_all(record: Record) -> Record:
+    def of_all(record: EpochRecord) -> EpochRecord:
         """The density in the whole network, dead units included."""
         return {**record, "density_percent": 100 * record["nonzeros"] / entries}
 
-    history: History = []
+    history: list[PhaseRecord] = []
     first = 0
     if resume and (folder / "phase.json").exists():
         history = read_json(folder / "phase.json")
@@ -126,7 +128,7 @@ def train_phases(
             resume=resume,
             watch=lambda record: watch(of_all(record)),
         )
-        history += [of_all(record) | {"phase": number} for record in records]
+        history += [{**of_all(record), "phase": number} for record in records]
         if small is not None:
             model.load_state_dict(small.expand())
         for epoch, record in enumerate(history, start=1):
@@ -146,8 +148,12 @@ def _fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
 
 
 def summarise(
-    job: Job, model: nn.Module, weights: Mapping[str, Tensor], history: History, data: Dataset
-) -> Record:
+    job: Job,
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    history: Sequence[EpochRecord],
+    data: Dataset,
+) -> RunResult:
     """One record of results.json."""
     return {
         "method": job.key,
@@ -163,6 +169,7 @@ def summarise(
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "versions": versions(),
+        "config": job.config(data),
     }
 
 

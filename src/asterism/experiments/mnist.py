@@ -33,7 +33,7 @@ from torch import Tensor
 from asterism.errors import InputError
 from asterism.storage.atomic_files import write_atomically
 
-NAMES = ("mnist", "digits")
+NAMES = {"mnist": "MNIST", "digits": "digits"}
 SPLIT_SEED = 0
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",

@@ -22,8 +22,9 @@ from asterism.experiments.figure import figure1
 from asterism.experiments.jobs import Job, load_model, run
 from asterism.experiments.lenets import MODELS
 from asterism.experiments.mnist import Dataset, Split
+from asterism.experiments.results import History, RunResult
 from asterism.experiments.table import table
-from asterism.experiments.training import History, Record, Watch
+from asterism.experiments.training import Watch
 from asterism.storage.atomic_files import read_json, write_atomically, write_json
 from asterism.storage.config import differences
 
@@ -31,7 +32,7 @@ FIGURE = (NOISE, GREEDY)
 
 
 class Monitor(Protocol):
-    """Who wants to know how far things are."""
+    """A display of progress: called with each job, it gives what to call after each epoch."""
 
     def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]: ...
 
@@ -46,10 +47,10 @@ def reproduce(
     resume: bool = False,
     caption: str = "",
     monitor: Monitor,
-) -> list[Record]:
+) -> list[RunResult]:
     """Runs what is asked for and writes results.json, table.md and, where it can, the figure."""
     data = limit(data, budget.train_images)
-    results: list[Record] = []
+    results: list[RunResult] = []
     for job in jobs(budget, methods, seeds):
         model = make_model(job)
         dense = out / f"dense-{job.seed}" / "model.safetensors"
@@ -78,7 +79,7 @@ def make_job(budget: Budget, key: str, seed: int) -> Job:
     return Job(key, budget.methods[key], seed, budget.model, budget.batch_size)
 
 
-def finished_rows(budget: Budget, data: Dataset, out: Path) -> list[Record]:
+def finished_rows(budget: Budget, data: Dataset, out: Path) -> list[RunResult]:
     """The records of the table's rows in a folder, as far as they have this budget's settings."""
     rows = []
     for key in (key for key in budget.methods if key not in FIGURE):

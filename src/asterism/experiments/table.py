@@ -1,37 +1,23 @@
 """Result records as a Markdown table, each method above the paper's own figures.
 
-Owns the grouping over seeds and the layout. The paper's numbers are in `paper`.
+Owns the layout. The rows and their order are those of `results`, the paper's numbers in `paper`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean
 
 from rich.cells import cell_len
 
 from asterism.errors import InputError
 from asterism.experiments.paper import LAYERS, TABLE_1, Published
+from asterism.experiments.results import MethodRow, RunResult, method_rows
 
-Record = Mapping[str, Any]
-
-# Rows come in this order; a method not named here follows under its own key. What follows an @ in a
-# key tells variants of one method apart.
-NAMES = {
-    "dense": "Dense",
-    "reweighted_l1": "Re-weighted ℓ1",
-    "reweighted_l2": "Re-weighted ℓ2",
-    "focuss": "FOCUSS (p = 0.5)",
-    "dns": "DNS",
-    "lwc": "LWC",
-    "magnitude": "Magnitude (control)",
-    "record": "Re-weighted ℓ1, slowly",
-}
 TEXT_COLUMNS = 2  # method and cut; the rest are numbers, aligned right
 NONE = "–"
 
 
-def table(records: Sequence[Record], *, caption: str = "") -> str:
+def table(records: Sequence[RunResult], *, caption: str = "") -> str:
     """A row per method and cut, averaged over seeds; error as mean ± sample std.
 
     A *paper* row follows where the paper has the method, and layers and data are the paper's.
@@ -48,37 +34,26 @@ def table(records: Sequence[Record], *, caption: str = "") -> str:
     layers, data = list(records[0]["layers"]), records[0]["config"].get("data", "mnist")
     percents = [f"{layer} %" for layer in (*layers, "Total")]
     rows = [["Method", "Cut", *percents, "Non-zeros", "Test error %", "Seeds", "Epochs"]]
-    for method, group in groupby(sorted(records, key=_order), key=lambda r: str(r["method"])):
-        for _, seeds in groupby(group, key=lambda r: r["cut"]):
-            rows.append(_our_row(method, list(seeds), layers))
+    for method, cuts in groupby(method_rows(records), key=lambda row: row.method):
+        rows += [_our_row(row, layers) for row in cuts]
         published = TABLE_1.get("reference" if method == "dense" else method)
         if published and set(layers) == set(LAYERS) and data == "mnist":
             rows.append(_paper_row(published, layers))
     return _markdown(rows) + (f"\n\n{caption}" if caption else "")
 
 
-def _order(record: Record) -> tuple[int, float, str, str]:
-    method = record["method"]
-    name = method.partition("@")[0]
-    rank = list(NAMES).index(name) if name in NAMES else len(NAMES)
-    # Within a method by density, the densest first; the seeds of one key stay together.
-    variant = method.partition("@")[2]
-    return rank, -float(variant or 0), method, record["cut"]
-
-
-def _our_row(method: str, records: Sequence[Record], layers: Sequence[str]) -> list[str]:
-    _check_comparable(method, records, layers)
-    errors = [record["test_error_percent"] for record in records]
-    spread = f" ± {stdev(errors):.2f}" if len(errors) > 1 else ""
-    epochs = sorted({record["epochs"] for record in records})
+def _our_row(row: MethodRow, layers: Sequence[str]) -> list[str]:
+    _check_comparable(row.method, row.seeds, layers)
+    spread = "" if row.spread is None else f" ± {row.spread:.2f}"
+    epochs = sorted({result["epochs"] for result in row.seeds})
     return [
-        NAMES.get(method.partition("@")[0], method),
-        records[0]["cut"] or NONE,
-        *(f"{fmean(record['layers'][layer] for record in records):.2f}" for layer in layers),
-        f"{fmean(record['density_percent'] for record in records):.2f}",
-        f"{fmean(record['nonzeros'] for record in records):,.0f}",
-        f"{fmean(errors):.2f}{spread}",
-        str(len(records)),
+        row.name,
+        row.cut or NONE,
+        *(f"{fmean(result['layers'][layer] for result in row.seeds):.2f}" for layer in layers),
+        f"{row.density_percent:.2f}",
+        f"{row.nonzeros:,.0f}",
+        f"{row.error_percent:.2f}{spread}",
+        str(len(row.seeds)),
         f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]}–{epochs[-1]}",
     ]
 
@@ -90,7 +65,7 @@ def _paper_row(published: Published, layers: Sequence[str]) -> list[str]:
     return ["*paper*", NONE, *cells, NONE, f"{published.test_error_percent:g}", NONE, NONE]
 
 
-def _check_comparable(method: str, records: Sequence[Record], layers: Sequence[str]) -> None:
+def _check_comparable(method: str, records: Sequence[RunResult], layers: Sequence[str]) -> None:
     """Refuse a mean over anything but distinct seeds of one configuration and network."""
     first = records[0]["config"]
     for record in records:

@@ -23,16 +23,16 @@ from torch import Tensor, nn
 from asterism.errors import DivergedError, InputError
 from asterism.experiments.augmentation import Augment
 from asterism.experiments.mnist import Dataset, Split
+from asterism.experiments.results import EpochRecord, History, Measurement
 from asterism.scaling.schedules import Schedule
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.storage.snapshots import read_snapshot, write_snapshot
 from asterism.weights.metrics import error_percent, kurtosis, nonzeros, total_density_percent
 from asterism.weights.names import layer
 
-Record = dict[str, Any]
-History = list[Record]
-Watch = Callable[[Record], None]
+Watch = Callable[[EpochRecord], None]
 Forward = Callable[[Tensor], Tensor]
+Snapshot = dict[str, Any]
 
 CHECKPOINT = {"model", "optimizer", "rng", "stage", "epoch", "history"}
 
@@ -95,7 +95,7 @@ def train(
 
     `augment` changes the images of each batch; `forward` computes what the model would, with the
     same parameters, in some faster way. With `checkpoint`, the state is saved after each
-    epoch; with `resume`, a run goes on from there and ends in the same bits as one that was never
+    epoch; with `resume`, a run continues from there and ends in the same bits as one that was never
     interrupted (at a fixed number of threads).
     """
     progress = Progress()
@@ -123,9 +123,13 @@ def train(
                     " learning rate"
                 )
             progress.epoch += 1
-            record = measure(forward or model, optimizer, data.validation)
-            record |= {"stage": stage.name, "epoch": progress.epochs_done + 1, "loss": loss}
-            record["seconds"] = time.perf_counter() - started
+            record: EpochRecord = {
+                **measure(forward or model, optimizer, data.validation),
+                "stage": stage.name,
+                "epoch": progress.epochs_done + 1,
+                "loss": loss,
+                "seconds": time.perf_counter() - started,
+            }
             progress.history.append(record)
             good = _snapshot(model, optimizer, progress)
             if checkpoint is not None:
@@ -135,7 +139,7 @@ def train(
     return progress.history
 
 
-def measure(model: Forward, optimizer: SparseOptimizer, validation: Split) -> Record:
+def measure(model: Forward, optimizer: SparseOptimizer, validation: Split) -> Measurement:
     """What the history holds of a network: error, density, kurtosis, re-weightings so far."""
     weights = optimizer.weights()
     kept = nonzeros(weights)
@@ -192,7 +196,7 @@ def _is_finite(model: nn.Module) -> bool:
     return all(bool(param.isfinite().all()) for param in model.parameters())
 
 
-def _snapshot(model: nn.Module, optimizer: SparseOptimizer, progress: Progress) -> Record:
+def _snapshot(model: nn.Module, optimizer: SparseOptimizer, progress: Progress) -> Snapshot:
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     return {
         **_clone(state),
@@ -203,7 +207,7 @@ def _snapshot(model: nn.Module, optimizer: SparseOptimizer, progress: Progress) 
     }
 
 
-def _restore(snapshot: Record, model: nn.Module, optimizer: SparseOptimizer) -> Progress:
+def _restore(snapshot: Snapshot, model: nn.Module, optimizer: SparseOptimizer) -> Progress:
     model.load_state_dict(snapshot["model"])
     optimizer.load_state_dict(_clone(snapshot["optimizer"]))
     torch.set_rng_state(snapshot["rng"])
@@ -218,7 +222,7 @@ def _clone(state: Any) -> Any:
     return [_clone(each) for each in state] if isinstance(state, list) else state
 
 
-def _load(path: Path) -> Record:
+def _load(path: Path) -> Snapshot:
     snapshot = read_snapshot(path)
     if not snapshot.keys() >= CHECKPOINT:
         raise InputError(f"cannot read {path}, it is no checkpoint: delete it to start anew")

@@ -3,6 +3,7 @@
 checkpoints    save and load: .asterism, safetensors, torch's own
 onnx           ONNX, dense and without dead units
 dense_engines  the engines to compare with
+few_values     the parameters that are to take few values, and the values they take
 codebooks      training with few values: straight-through, inside the optimizer
-value_sharing  training with few values: equal weights stay equal
+value_sharing  training with few values: tied gradients, equal weights stay equal
 """

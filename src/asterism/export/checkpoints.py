@@ -20,20 +20,22 @@ from torch import Tensor, nn
 
 from asterism import file
 from asterism.errors import InputError, one_line
+from asterism.file.dtypes import DTYPES, FLOATS
 from asterism.graph.network import encode
 from asterism.storage.atomic_files import write_atomically
 
 SMALL_ELEMENTS = 1 << 21
-"""Up to so many elements `auto` takes the small mode, which is slow, and beyond it the fast one."""
+"""The most elements for which `auto` takes the small mode, which is slow; then the fast one."""
 
 # Types that numpy lacks travel as unsigned integers of their size.
-_HELD = {
-    torch.bfloat16: torch.uint16,
-    torch.float8_e4m3fn: torch.uint8,
-    torch.float8_e5m2: torch.uint8,
+_HELD: dict[torch.dtype, torch.dtype] = {
+    getattr(torch, dtype.name): getattr(torch, np.dtype(dtype.storage).name)
+    for dtype in DTYPES
+    if dtype.kind == "f" and np.dtype(dtype.storage).kind == "u"
 }
 
-_SIGNED_ZEROS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+FLOAT_DTYPES: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in FLOATS)
+"""The types of weights, as torch's."""
 _PLAIN = torch.strided
 
 SaveMode = Literal["auto", "small", "fast"]
@@ -50,9 +52,16 @@ def save(
 ) -> int:
     """Writes a model's state dict to an .asterism file; returns its size in bytes.
 
-    Lossless, or with a codebook of 2^bits values per tensor. The one liberty taken: −0, which
-    masks leave behind by the thousand, becomes 0. With `example_inputs` the graph of
-    the network goes into the file too, for the runtime to execute; or a `graph` that is known.
+    Lossless unless `bits` is given, but for one thing: −0, which masks leave behind by the
+    thousand, becomes 0.
+
+    model           the model, or its state dict
+    path            the file to write, whole or not at all
+    example_inputs  what the model is called with: the graph of the network is saved too, and the
+                    runtime can execute the file
+    mode            "small" for the smallest file, "fast" for large networks, "auto" by size
+    bits            a codebook of 2^bits values for each floating tensor, or for those named
+    graph           the graph, where it is known already
     """
     state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
     arrays, dtypes = to_arrays(without_minus_zero(state))
@@ -121,7 +130,7 @@ def without_minus_zero(state: Mapping[str, Any]) -> dict[str, Any]:
     """The same numbers, each zero the plain one; what is no tensor is left to complain about."""
     return {
         name: torch.where(tensor == 0, 0, tensor)
-        if isinstance(tensor, Tensor) and tensor.dtype in _SIGNED_ZEROS and tensor.layout == _PLAIN
+        if isinstance(tensor, Tensor) and tensor.dtype in FLOAT_DTYPES and tensor.layout == _PLAIN
         else tensor
         for name, tensor in state.items()
     }

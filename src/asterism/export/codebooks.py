@@ -1,7 +1,7 @@
-"""Training a network whose weights take few values: quantisation that lives in the optimizer.
+"""Training with few values, straight-through: quantisation that lives in the optimizer.
 
-The model holds quantised weights at all times, and so it is what is evaluated and saved. Behind
-each of them a latent one goes on learning by the gradient that the quantised one got (straight
+The model holds quantised weights at all times, and they are what is evaluated and saved. Behind
+each of them a latent one keeps learning by the gradient that the quantised one got (straight
 through), and after each step the model shows the codebook's nearest entries. Zeros stay zero.
 
     optimizer = Codebooks(torch.optim.SGD(model.parameters(), lr=0.01), model, bits=3)
@@ -14,7 +14,7 @@ entry here: what makes the difference at two or three bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
-from asterism.file.quantising import quantise
+from asterism.export.few_values import BitWidths, parameters_by_width, round_to_codebook
 from asterism.scaling.stepping.interrupts import uninterrupted
 from asterism.scaling.stepping.optimizer_wrapper import OptimizerWrapper, hooked
 
@@ -48,13 +48,14 @@ class _Quantised:
 
     def renew_book(self) -> None:
         """By Lloyd's algorithm, rounded as the file rounds."""
-        found = quantise(self.latent.double().cpu().numpy(), self.bits)
-        self.book = torch.unique(torch.from_numpy(found).to(self.latent))
+        self.book = torch.unique(round_to_codebook(self.latent, self.bits))
 
 
 class Codebooks(OptimizerWrapper):
     """Wraps the optimizer of `model`, each of whose parameters gets 2^bits values beside zero.
 
+    optimizer    whatever trains the latent weights
+    model        whose parameters it has
     bits         for all parameters, or by name for those that are to be quantised
     renew_every  steps after which the codebooks follow the latent weights
 
@@ -70,20 +71,16 @@ class Codebooks(OptimizerWrapper):
         self,
         optimizer: Optimizer,
         model: nn.Module,
-        bits: int | Mapping[str, int],
+        bits: BitWidths,
         *,
         renew_every: int = 100,
     ) -> None:
         super().__init__(optimizer)
         if renew_every < 1:
             raise InputError(f"renew_every must be at least 1, got {renew_every}")
-        named = dict(model.named_parameters())
-        wanted = dict.fromkeys(named, bits) if isinstance(bits, int) else dict(bits)
-        unknown = wanted.keys() - named.keys()
-        if unknown:
-            raise InputError(f"the model has no parameters {', '.join(sorted(unknown))}")
         self.renew_every, self.steps = renew_every, 0
-        self._quantised = [_quantise(named[name], width) for name, width in wanted.items()]
+        wanted = parameters_by_width(model, bits)
+        self._quantised = [_quantise(param, width) for param, width in wanted.values()]
         self._show()
 
     @hooked

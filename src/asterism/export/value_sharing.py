@@ -1,4 +1,4 @@
-"""Training with few values: weights of one codebook entry move together, pruned ones not at all.
+"""Training with few values, tied: weights of one codebook entry move together, zeros not at all.
 
     assignments = quantise_(model, bits=4)
     with share_values_(model, assignments):
@@ -21,25 +21,18 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from asterism.errors import InputError
-from asterism.file.quantising import quantise
+from asterism.export.few_values import BitWidths, parameters_by_width, round_to_codebook
 
 Assignments = dict[str, Tensor]
 """For each parameter the number of each weight's codebook entry; 0 is for the zeros."""
 
 
 @torch.no_grad()
-def quantise_(model: nn.Module, bits: int | Mapping[str, int]) -> Assignments:
-    """Gives each parameter, or those that `bits` names, a codebook, and says who shares what."""
-    named = dict(model.named_parameters())
-    wanted = dict.fromkeys(named, bits) if isinstance(bits, int) else dict(bits)
-    unknown = wanted.keys() - named.keys()
-    if unknown:
-        raise InputError(f"the model has no parameters {', '.join(sorted(unknown))}")
+def quantise_(model: nn.Module, bits: BitWidths) -> Assignments:
+    """Gives each parameter, or those that `bits` names, a codebook; returns which weights share."""
     assignments = {}
-    for name, width in wanted.items():
-        param = named[name]
-        values = quantise(param.detach().double().cpu().numpy(), width)
-        param.copy_(torch.from_numpy(values))
+    for name, (param, width) in parameters_by_width(model, bits).items():
+        param.copy_(round_to_codebook(param, width))
         assignments[name] = assign(param)
     return assignments
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import asterism.file.container as container
 from asterism.errors import FormatError, InputError
-from asterism.file.dtypes import DType, Words, dtype_of, from_words, to_words
+from asterism.file.dtypes import FLOATS, dtype_of, from_words, to_words
 from asterism.file.small.symbols import MAX_TEXT
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, footprint
 
@@ -39,7 +39,7 @@ Mode = Literal["small", "fast"]
 Bits = int | Mapping[str, int] | None
 
 EXPANSION = 1 << 14
-"""A file may decode to so many times its size, or to 64 MiB: more is no network but an attack."""
+"""How many times its size a file may decode to, beyond 64 MiB: more is no network but an attack."""
 FLOOR = 1 << 26
 
 _KINDS: dict[Mode, bytes] = {"small": container.SMALL, "fast": container.FAST}
@@ -171,24 +171,14 @@ def _prepare(name: str, array: NDArray[Any], said: str | None, bits: int | None)
             f" tensor has more than {MAX_RANK} dimensions"
         )
     dtype = dtype_of(name, array, said)
-    words = to_words(array, dtype)
-    if bits is not None and dtype.name in _QUANTISED:
+    if bits is not None and dtype.name in FLOATS:
+        from asterism.file.quantising import quantise_elements
+
         try:
-            words = _quantised(words, dtype, bits)
+            array = quantise_elements(array, dtype, bits)
         except InputError as error:
             raise InputError(f"{name}: {error}") from error
+    words = to_words(array, dtype)
     if dtype.name == "bool":
         words = (words != 0).astype(dtype.words)
     return Tensor(name, dtype, array.shape, words)
-
-
-_QUANTISED = ("float32", "float16", "bfloat16", "float64")
-
-
-def _quantised(words: Words, dtype: DType, bits: int) -> Words:
-    from asterism.file.quantising import quantise
-
-    if dtype.name != "bfloat16":
-        return quantise(words.view(np.dtype(dtype.storage)), bits).view(dtype.words)
-    wide = (words.astype("<u4") << 16).view("<f4")
-    return (quantise(wide, bits).view("<u4") + 0x8000 >> 16).astype(dtype.words)

@@ -81,6 +81,9 @@ DTYPES = (
 )
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+"""The types of weights: those that take codebooks, and in which −0 is written as 0."""
+
 
 def dtype_of(name: str, array: NDArray[Any], said: str | None = None) -> DType:
     """The type of the tensor `name`: what is said of it, else what numpy calls it.
@@ -109,3 +112,12 @@ def from_words(words: Words, dtype: DType, shape: tuple[int, ...]) -> NDArray[An
     """The inverse of `to_words`, in the machine's own byte order."""
     stored = words.astype(dtype.words, copy=False).view(np.dtype(dtype.storage)).reshape(shape)
     return stored.astype(stored.dtype.newbyteorder("="), copy=False)
+
+
+def widen_bfloat16(words: Words) -> NDArray[np.float32]:
+    """The numbers that these bits stand for, as float32, whose upper half a bfloat16 is.
+
+    >>> widen_bfloat16(np.array([0x3F80, 0xC000], np.uint16))
+    array([ 1., -2.], dtype=float32)
+    """
+    return (words.astype("<u4") << 16).view("<f4")

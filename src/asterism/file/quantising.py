@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asterism.errors import InputError
+from asterism.file.dtypes import DType, from_words, to_words, widen_bfloat16
 
 MAX_BITS = 12
 ROUNDS = 50
 EXTRA_MANTISSA_BITS = 2
 FEW = 4
-"""Below so many weights per entry a codebook costs more than it saves: they are only rounded."""
+"""With fewer weights per entry a codebook costs more than it saves: they are only rounded."""
 
 Floats = NDArray[np.floating[Any]]
 Doubles = NDArray[np.float64]
@@ -46,6 +47,19 @@ def quantise(weights: Floats, bits: int) -> Floats:
     lost = alive[found[alive] == 0]
     found[lost] = flat[lost]
     return found.reshape(weights.shape)
+
+
+def quantise_elements(array: NDArray[Any], dtype: DType, bits: int) -> NDArray[Any]:
+    """`quantise` for an array as a file holds it: bfloat16 as its bits.
+
+    array  of one of the types in `FLOATS`
+    dtype  its element type, which numpy may not know
+    bits   at most 2^bits different values are left beside zero
+    """
+    if dtype.name != "bfloat16":
+        return quantise(array, bits)
+    wide = quantise(widen_bfloat16(to_words(array, dtype)), bits).view("<u4")
+    return from_words(wide + np.uint32(0x8000) >> np.uint32(16), dtype, array.shape)
 
 
 def codebook(values: Doubles, bits: int) -> Doubles:

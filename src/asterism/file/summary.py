@@ -7,24 +7,47 @@ import io
 import math
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asterism.file import Contents
-from asterism.file.dtypes import dtype_of, to_words
-
-Record = dict[str, Any]
+from asterism.file.dtypes import dtype_of, to_words, widen_bfloat16
 
 
-def summarise(contents: Contents) -> Record:
-    """The layers (weights of two or more dimensions) and the total over all tensors.
+class StoredLayer(TypedDict):
+    """A weight of two or more dimensions in a file; `bytes` are those that it takes there."""
 
-    `bytes` are those in the file; `ratio` is the size of all tensors as they are in memory over
-    the file's size.
-    """
-    layers: list[Record] = [
+    name: str
+    shape: list[int]
+    nonzeros: int
+    density_percent: float | None
+    kurtosis: float | None
+    bytes: int
+
+
+class StoredTotal(TypedDict):
+    """All tensors of a file; `ratio` is their size in memory over the file's."""
+
+    weights: int
+    nonzeros: int
+    density_percent: float | None
+    bytes: int
+    dense_bytes: int
+    ratio: float
+
+
+class FileSummary(TypedDict):
+    """What `asterism inspect --json` prints."""
+
+    layers: list[StoredLayer]
+    total: StoredTotal
+
+
+def summarise(contents: Contents) -> FileSummary:
+    """The layers of a file and the total over all its tensors."""
+    layers: list[StoredLayer] = [
         {
             "name": name,
             "shape": list(array.shape),
@@ -38,7 +61,7 @@ def summarise(contents: Contents) -> Record:
     entries = sum(array.size for array in weights(contents).values())
     nonzeros = sum(layer["nonzeros"] for layer in layers)
     dense = sum(array.nbytes for array in contents.tensors.values())
-    total = {
+    total: StoredTotal = {
         "weights": entries,
         "nonzeros": nonzeros,
         "density_percent": _percent(nonzeros, entries),
@@ -119,7 +142,7 @@ def _values(contents: Contents, name: str) -> NDArray[Any]:
     """As numbers that numpy can count with."""
     array, dtype = contents.tensors[name], contents.dtypes[name]
     if dtype == "bfloat16":
-        return (array.astype(np.uint32) << 16).view(np.float32)
+        return widen_bfloat16(array)
     if dtype.startswith("float8"):
         return to_words(array, dtype_of(name, array, dtype)) & np.uint8(0x7F)
     return array

@@ -1,4 +1,4 @@
-"""Exactly so many of the highest scores over all layers, found by counting.
+"""A given number of the highest scores over all layers, exactly, found by counting.
 
 Nothing is sorted, joined or gathered. Within a layer every score ranks weights as their magnitude
 does, so that the choice is one magnitude per layer. It is found by narrowing in:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from torch import Tensor
 
 from asterism.errors import FormatError, InputError
-from asterism.experiments.table import NAMES
+from asterism.experiments import mnist
+from asterism.experiments.lenets import NETWORK_NAMES
+from asterism.experiments.results import EpochRecord, History, MethodRow, RunResult, method_rows
 from asterism.export.checkpoints import read_checkpoint
-from asterism.report.published import Point, published_for
+from asterism.report.published import PublishedPoint, published_for
 from asterism.search.pareto import TrialRecord
 from asterism.storage.atomic_files import read_json
 from asterism.storage.packing import unpack
@@ -32,7 +32,7 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One point of the trade-off: so many weights, so good."""
+    """One point of the trade-off: a number of weights, and the score with them."""
 
     name: str
     nonzeros: float
@@ -53,7 +53,7 @@ class Network:
     weights: list[str]
     after: State
     before: State | None = None
-    history: list[Record] = field(default_factory=list)
+    history: History = field(default_factory=list)
     config: Record = field(default_factory=dict)
     model: str | None = None  # as named in `asterism.experiments.lenets`
     bench: list[Record] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Account:
     score_name: str
     outcomes: list[Outcome]
     networks: list[Network]
-    published: tuple[Point, ...] = ()
+    published: tuple[PublishedPoint, ...] = ()
     tolerance: float | None = None
     command: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -104,27 +104,24 @@ def read_account(folder: Path) -> Account:
 
 
 def _of_reproduction(
-    folder: Path, places: Mapping[str, Path], results: Sequence[Record]
+    folder: Path, places: Mapping[str, Path], results: Sequence[RunResult]
 ) -> Account:
     """The account of some rows; `places` says where each network is."""
     if not results:
         raise InputError(f"{folder} has no finished row yet")
-    rows = [
-        list(group)
-        for _, group in groupby(sorted(results, key=_order), key=lambda r: (r["method"], r["cut"]))
-    ]
+    rows = method_rows(results)
     networks = [
-        _network(folder, places[_key(seeds[0])], seeds[0])
-        for seeds in rows
+        _network(folder, places[_key(row.seeds[0])], row)
+        for row in rows
         # The dense network is shown as the others' before.
-        if seeds[0]["method"] != "dense" and (places[_key(seeds[0])] / "model.safetensors").exists()
+        if row.method != "dense" and (places[_key(row.seeds[0])] / "model.safetensors").exists()
     ]
     shapes = {}
     if networks:
         shapes = {layer(each): tuple(networks[0].after[each].shape) for each in networks[0].weights}
     first = results[-1]
-    data = first["config"].get("data")
-    title = f"{_spell(first['config'].get('model'))} on {_spell(data)}"
+    model, data = (first["config"].get(each, "unknown") for each in ("model", "data"))
+    network, images = NETWORK_NAMES.get(model, model), mnist.NAMES.get(data, data)
     seconds = sum(record["seconds"] for record in results)
     summary = [
         ("Networks trained", f"{len(results)}"),
@@ -133,10 +130,10 @@ def _of_reproduction(
         ("Seeds", ", ".join(str(seed) for seed in sorted({r["seed"] for r in results}))),
     ]
     return Account(
-        title=title,
+        title=f"{network} on {images}",
         summary=summary,
         score_name="Test error (%)",
-        outcomes=[_outcome(seeds) for seeds in rows],
+        outcomes=[_outcome(row) for row in rows],
         networks=networks,
         published=published_for(shapes, data),
         command=_command(folder),
@@ -144,7 +141,7 @@ def _of_reproduction(
     )
 
 
-def _of_method(folder: Path, result: Record) -> Account:
+def _of_method(folder: Path, result: RunResult) -> Account:
     """One row, beside the dense network that it came from, if that is there."""
     above = folder.resolve().parent
     dense = above / f"dense-{result['seed']}"
@@ -154,49 +151,41 @@ def _of_method(folder: Path, result: Record) -> Account:
     return _of_reproduction(above, {_key(result): folder}, results)
 
 
-def _spell(name: str | None) -> str:
-    return {"lenet5": "LeNet-5", "lenet300": "LeNet-300-100", "mnist": "MNIST"}.get(
-        name or "", name or "unknown"
-    )
-
-
-def _order(record: Record) -> tuple[int, str, str, int]:
-    method = record["method"]
-    rank = list(NAMES).index(method) if method in NAMES else len(NAMES)
-    return rank, method, record["cut"], record["seed"]
-
-
-def _outcome(seeds: Sequence[Record]) -> Outcome:
-    errors = [record["test_error_percent"] for record in seeds]
-    method: str = seeds[0]["method"]
+def _outcome(row: MethodRow) -> Outcome:
     return Outcome(
-        name=NAMES.get(method, method),
-        nonzeros=fmean(record["nonzeros"] for record in seeds),
-        density_percent=fmean(record["density_percent"] for record in seeds),
-        score=fmean(errors),
-        spread=stdev(errors) if len(errors) > 1 else None,
-        seeds=len(errors),
-        network=_key(seeds[0]),
-        role="dense" if method == "dense" else "front",
+        name=row.full_name,
+        nonzeros=row.nonzeros,
+        density_percent=row.density_percent,
+        score=row.error_percent,
+        spread=row.spread,
+        seeds=len(row.seeds),
+        network=_key(row.seeds[0]),
+        role="dense" if row.method == "dense" else "front",
     )
 
 
-def _key(record: Record) -> str:
+def _key(record: RunResult) -> str:
     return f"{record['method']}-{record['seed']}"
 
 
-def _network(folder: Path, own: Path, record: Record) -> Network:
+def _network(folder: Path, own: Path, row: MethodRow) -> Network:
+    """The network of a row's first seed."""
+    record = row.seeds[0]
     dense = folder / f"dense-{record['seed']}"
     after = read_checkpoint(own / "model.safetensors")
-    history = read_json(own / "history.json") if (own / "history.json").exists() else []
+    history: History = []
+    if (own / "history.json").exists():
+        history = read_json(own / "history.json")
     before = None
     if (dense / "model.safetensors").exists():
         before = read_checkpoint(dense / "model.safetensors")
     if (dense / "history.json").exists():
-        history = [{**read_json(dense / "history.json")[-1], "epoch": 0}, *history]
+        start: EpochRecord = read_json(dense / "history.json")[-1]
+        start["epoch"] = 0
+        history = [start, *history]
     return Network(
         key=_key(record),
-        name=f"{NAMES.get(record['method'], record['method'])}, seed {record['seed']}",
+        name=f"{row.full_name}, seed {record['seed']}",
         weights=[name for name, tensor in after.items() if tensor.ndim > 1],
         after=after,
         before=before,

@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from asterism.experiments.figure import GAUSSIAN_KURTOSIS, MARKERS, label_ends
-from asterism.report.account import Account, Outcome, Record
+from asterism.experiments.results import EpochRecord, History
+from asterism.report.account import Account, Outcome
 from asterism.report.labels import Label, label_points
 from asterism.report.svg import FAINT, INK, SERIES, Canvas, drawing
 
@@ -112,7 +113,7 @@ def _describe_trade_off(account: Account) -> str:
     return f"Weights left against {account.score_name.lower()}. {points}."
 
 
-def draw_course(key: str, history: Sequence[Record]) -> str:
+def draw_course(key: str, history: History) -> str:
     """Validation error and kurtosis of each layer, epoch by epoch; the paper's Figure 1."""
     layers = _layers(history)
     with drawing(WIDTH, 4.6) as canvas:
@@ -145,11 +146,11 @@ def draw_course(key: str, history: Sequence[Record]) -> str:
         return canvas.svg(f"course-{key}", _describe_course(history, layers))
 
 
-def _layers(history: Sequence[Record]) -> list[str]:
+def _layers(history: History) -> list[str]:
     return list(history[-1]["kurtosis"])[:KURTOSIS_LINES]
 
 
-def _shade_stages(above: Axes, below: Axes, history: Sequence[Record]) -> None:
+def _shade_stages(above: Axes, below: Axes, history: History) -> None:
     """Every other stage in grey, each with its name; "reweight 1", "reweight 2" … are one."""
     stages = groupby(history, key=lambda record: record["stage"].rstrip("0123456789 "))
     for number, (name, records) in enumerate(stages):
@@ -171,7 +172,7 @@ def _shade_stages(above: Axes, below: Axes, history: Sequence[Record]) -> None:
         )
 
 
-def _describe_epoch(record: Record) -> str:
+def _describe_epoch(record: EpochRecord) -> str:
     return (
         f"epoch {record['epoch']}, {record['stage']}: validation error"
         f" {record['validation_error_percent']:.2f} %,"
@@ -179,7 +180,7 @@ def _describe_epoch(record: Record) -> str:
     )
 
 
-def _describe_course(history: Sequence[Record], layers: Sequence[str]) -> str:
+def _describe_course(history: History, layers: Sequence[str]) -> str:
     first, last = history[0], history[-1]
     changes = ", ".join(
         f"{layer} from {first['kurtosis'][layer]:.3g} to {last['kurtosis'][layer]:.3g}"

@@ -11,18 +11,16 @@ from dataclasses import dataclass
 import torch
 
 from asterism import file
-from asterism.experiments.lenets import MODELS
+from asterism.experiments.lenets import INPUT_SHAPE, MODELS
 from asterism.export.checkpoints import choose_mode, to_arrays, without_minus_zero
 from asterism.report.account import Network, State
 from asterism.weights.macs import macs
 from asterism.weights.metrics import kurtosis, live_units
 from asterism.weights.names import layer, owner
 
-EXAMPLES = {"lenet5": (1, 1, 28, 28), "lenet300": (1, 1, 28, 28)}
-
 
 @dataclass(frozen=True)
-class LayerRow:
+class LayerSummary:
     """One line of the table."""
 
     name: str
@@ -53,7 +51,7 @@ class Size:
         return self.dense_bytes / self.file_bytes
 
 
-def measure(network: Network) -> tuple[list[LayerRow], Size]:
+def measure(network: Network) -> tuple[list[LayerSummary], Size]:
     """The rows of a network's table, and its size."""
     contents = _encoded(network.after)
     counted = _macs(network)
@@ -62,7 +60,7 @@ def measure(network: Network) -> tuple[list[LayerRow], Size]:
         weight = network.after[name]
         before = network.before.get(name) if network.before else None
         rows.append(
-            LayerRow(
+            LayerSummary(
                 name=layer(name),
                 shape=tuple(weight.shape),
                 entries=weight.numel(),
@@ -85,11 +83,11 @@ def _encoded(state: State) -> file.Contents:
 
 def _macs(network: Network) -> dict[str, tuple[int, int]]:
     """Of a network whose forward is known; a folder of weights alone does not tell it."""
-    if network.model not in EXAMPLES:
+    if network.model not in MODELS:
         return {}
     model = MODELS[network.model]()
     model.load_state_dict(network.after)
-    uses = macs(model, torch.zeros(EXAMPLES[network.model]))
+    uses = macs(model, torch.zeros(1, *INPUT_SHAPE))
     return {
         owner(name): (uses[param], uses[param] * int(param.count_nonzero()) // param.numel())
         for name, param in model.named_parameters()

@@ -20,7 +20,7 @@ from asterism.report.drawings import (
     draw_histogram,
     draw_trade_off,
 )
-from asterism.report.layers import LayerRow, Size, measure
+from asterism.report.layers import LayerSummary, Size, measure
 from asterism.report.pictures import Picture, filter_picture, mask_picture
 from asterism.weights.names import layer
 
@@ -33,7 +33,7 @@ class LayerView:
     """The drawings of one layer."""
 
     name: str
-    row: LayerRow
+    row: LayerSummary
     histogram: str
     mask: Picture | None
     filters: dict[str, Picture]  # a picture each for before and after
@@ -46,7 +46,7 @@ class NetworkView:
     key: str
     name: str
     course: str | None
-    rows: list[LayerRow]
+    rows: list[LayerSummary]
     size: Size
     layers: list[LayerView]
     bench: list[Record]
@@ -102,7 +102,7 @@ def _view(network: Network) -> NetworkView:
     )
 
 
-def _layer_view(network: Network, name: str, row: LayerRow) -> LayerView:
+def _layer_view(network: Network, name: str, row: LayerSummary) -> LayerView:
     after = network.after[name]
     before = None if network.before is None else network.before.get(name)
     states = {"after": after} if before is None else {"before": before, "after": after}

@@ -36,7 +36,7 @@ VARIABLES = {
 
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Canvas]:
-    """A figure of so many inches to draw on; matplotlib is an extra."""
+    """A figure to draw on, its size in inches; matplotlib is an extra."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure

@@ -64,10 +64,12 @@ class Group(Penalty):
 
     @property
     def order(self) -> int:  # type: ignore[override]
+        """That of the penalty."""
         return self.penalty.order
 
     @property
     def relative(self) -> bool:  # type: ignore[override]
+        """That of the penalty."""
         return self.penalty.relative
 
     @property

@@ -44,7 +44,12 @@ class Penalty(ABC):
 
     @abstractmethod
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
-        """The scale of the change of variables theta = q ⊙ omega."""
+        """The scale of the change of variables theta = q ⊙ omega.
+
+        z         the magnitudes of the layer's weights
+        scale     the layer's RMS weight, the unit of constants
+        previous  omega of the re-weighting before; None at the first
+        """
 
     @property
     def plain_in_q(self) -> bool:
@@ -201,6 +206,10 @@ class HardThreshold(Penalty):
 @dataclass(frozen=True)
 class Concave(Penalty):
     """Any concave g of the magnitude, given as a torch function; psi comes from autograd.
+
+    g         from a tensor of magnitudes to one of penalties
+    order     1 where g is concave in z, 2 where it is concave in z²
+    relative  whether z comes in units of the layer's RMS weight
 
     >>> log_sum = Concave(lambda z: torch.log(z + 0.5), relative=False)
     >>> log_sum.omega(torch.tensor([0.0, 2.0]))

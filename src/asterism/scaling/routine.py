@@ -34,11 +34,11 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True)
 class Routine:
-    """Re-weights every so many steps, then cuts once, and from there on trains what is left.
+    """Re-weights at regular steps, then cuts once, and from there on trains what is left.
 
     density         the share of the weights that stays
     cut_at          after how many steps
-    reweight_every  so many steps, until then
+    reweight_every  steps from one re-weighting to the next, until then
     penalty         one for all layers, or a mapping from patterns to penalties
     algorithm       what to wrap the optimizer in; settings of its own go in by
                     `functools.partial(ProximalReweighting, lam=0.005)`; its lam ends with the cut

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
+from asterism.export.checkpoints import FLOAT_DTYPES
+from asterism.export.few_values import round_to_codebook
 from asterism.export.value_sharing import assign, share_values_
-from asterism.file.quantising import MAX_BITS, quantise
+from asterism.file.quantising import MAX_BITS
 from asterism.search.limits import Goal
-
-_QUANTISED = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 Evaluate = Callable[[nn.Module], float]
 Fit = Callable[[nn.Module, Optimizer, int], None]
@@ -59,7 +59,7 @@ def choose_bits(
     epochs    of each retraining
     lr        learning rate of the retraining
 
-    With `fit` and `epochs`, codebooks narrower by a bit are tried again as long as so many epochs
+    With `fit` and `epochs`, codebooks narrower by a bit are tried again as long as these epochs
     of training bring the metric back.
     """
     before = evaluate(model)
@@ -79,7 +79,7 @@ class _Judge:
         sizes = {
             name: int(tensor.count_nonzero())
             for name, tensor in model.state_dict().items()
-            if tensor.dtype in _QUANTISED
+            if tensor.dtype in FLOAT_DTYPES
         }
         self._names = sorted(sizes, key=lambda name: -sizes[name])
 
@@ -134,13 +134,7 @@ def quantised(model: nn.Module, bits: Mapping[str, int]) -> nn.Module:
         for name, tensor in twin.state_dict().items():
             if name in bits:
                 try:
-                    tensor.copy_(_rounded(tensor, bits[name]))
+                    tensor.copy_(round_to_codebook(tensor, bits[name]))
                 except InputError as error:
                     raise InputError(f"{name}: {error}") from error
     return twin
-
-
-def _rounded(tensor: Tensor, bits: int) -> Tensor:
-    # Through float32, as the file does with bfloat16, which numpy lacks.
-    wide = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
-    return torch.from_numpy(quantise(wide.detach().cpu().numpy(), bits))

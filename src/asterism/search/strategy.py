@@ -30,7 +30,7 @@ LAST_RATIO = 0.9
 until it would take less than a tenth."""
 
 PATIENT_RATIO, PATIENCE = 0.7, 2
-"""Then cuts start again from here with twice the epochs each; so many times."""
+"""Then cuts start again from here with twice the epochs each; this many times."""
 
 FIRST_STRENGTH, STRENGTH_FACTOR = 3.0, 3.0
 """Re-weighting grows stronger from trial to trial, as long as the metric bears it."""
@@ -190,7 +190,7 @@ class Search:
         return metric, "the metric is NaN" if math.isnan(metric) else ""
 
     def _conclude(self, kind: str, metric: float, note: str, share: float = 1.0) -> bool:
-        """The next trial goes on from what is good; what is not is rolled back."""
+        """The next trial starts from what is good; what is not is rolled back."""
         good = self.state.is_good(metric, share)
         if not math.isnan(metric):
             packed = self.state.keep(metric)

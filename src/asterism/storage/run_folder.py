@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +45,12 @@ class RunFolder:
         if not (self.path / CONFIG).exists():
             write_json(self.path / CONFIG, self.config)
 
-    def result(self) -> dict[str, Any] | None:
-        """The numbers of a finished run, or None."""
+    def result(self) -> Any:
+        """The numbers of a finished run, as they were given to `finish`, or None."""
         path = self.path / RESULT
-        found: dict[str, Any] | None = read_json(path) if path.exists() else None
-        return found
+        return read_json(path) if path.exists() else None
 
-    def finish(self, history: Sequence[Any], result: dict[str, Any]) -> None:
+    def finish(self, history: Sequence[Any], result: Mapping[str, Any]) -> None:
         """The last that a run writes: its history and its numbers."""
         write_json(self.path / HISTORY, list(history))
         write_json(self.path / RESULT, result)

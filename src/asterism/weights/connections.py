@@ -18,7 +18,11 @@ from asterism.weights.names import owner
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention heads in a projection: equal blocks along `dim`, in each of its stacked `parts`.
+    """Attention heads in a projection: equal blocks along a dimension of its weight.
+
+    count  how many heads
+    dim    the dimension that they divide
+    parts  how many projections are stacked along it, each with all heads
 
     Queries, keys and values make heads of rows (dim=0), the output projection reads them by
     columns (dim=1). A projection to all three at once has parts=3.

@@ -45,7 +45,7 @@ def compress(
         str | None, typer.Option(help="Makes the loaders, as for sparsify; goes with --model.")
     ] = None,
     epochs: Annotated[
-        int, typer.Option(min=0, help="With --max-drop: retrain the codebooks for so many.")
+        int, typer.Option(min=0, help="With --max-drop: retrain the codebooks for this long.")
     ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="The file to write; default CHECKPOINT.asterism.")

@@ -11,8 +11,6 @@ import typer
 
 from asterism.cli.common import command_line, resumable, show
 
-NETWORKS = {"lenet5": "LeNet-5", "lenet300": "LeNet-300-100"}
-
 
 class BudgetName(str, Enum):
     smoke = "smoke"
@@ -64,6 +62,7 @@ def reproduce(
 
     from asterism.cli.progress import monitoring
     from asterism.experiments.budgets import budget as find_budget
+    from asterism.experiments.lenets import NETWORK_NAMES
     from asterism.experiments.mnist import load
     from asterism.experiments.reproduce import reproduce as run_all
 
@@ -72,7 +71,7 @@ def reproduce(
         torch.set_num_threads(threads)
     out = out or Path("runs") / budget.value
     chosen = find_budget(budget.value)
-    network = NETWORKS[chosen.model]
+    network = NETWORK_NAMES[chosen.model]
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
     with resumable(), monitoring(chosen, keys, seeds) as monitor:
         if tensorboard is not None:

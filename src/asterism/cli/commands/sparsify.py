@@ -126,7 +126,7 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     kept = out / RECIPE
     begun = read_recipe(kept) if kept.exists() else {}
     if resume and not (begun or read or given):
-        raise InputError(f"{out} holds no search to go on with")
+        raise InputError(f"{out} holds no search to continue")
     chosen = make_recipe({**begun, **read, **given}, recipe)
     refuse_others(kept, chosen.plain(), resume)
     return chosen
@@ -156,7 +156,7 @@ def _showing(chosen: Recipe, weights: dict[str, Any]) -> Iterator[Callable[[Tria
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from asterism.cli.layer_table import board, rows_of
+    from asterism.cli.layer_table import board, layer_statuses
     from asterism.search.limits import DEFAULT_EPOCHS
 
     console = Console(stderr=True)
@@ -175,7 +175,7 @@ def _showing(chosen: Recipe, weights: dict[str, Any]) -> Iterator[Callable[[Tria
             done = record.seconds / 60 if in_minutes else record.epochs
             bar.update(task, completed=done, description=record.trial)
             bar.console.print(str(record), highlight=False)
-            shown.show(rows_of(weights), record.trial)
+            shown.show(layer_statuses(weights), record.trial)
 
         yield watch
 

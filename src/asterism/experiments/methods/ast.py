@@ -20,7 +20,8 @@ from torch import nn
 from asterism.errors import InputError
 from asterism.experiments.augmentation import Shift
 from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, sgd
-from asterism.experiments.training import History, Stage
+from asterism.experiments.results import History
+from asterism.experiments.training import Stage
 from asterism.pruning.scores import count, lamp
 from asterism.pruning.selection import Candidates, select
 from asterism.scaling.affine_scaling import AffineScaling

@@ -1,6 +1,6 @@
 """DNS: Dynamic Network Surgery (Guo et al. 2016), with the settings its authors published.
 
-Every weight keeps a latent q that goes on learning while it is pruned. From time to time omega is
+Every weight keeps a latent q that keeps learning while it is pruned. From time to time omega is
 recomputed from |q| (`eq:T`): 0 below a, 1 above b, unchanged between, so that a connection cut by
 mistake is spliced back. The gradient reaches q unmasked.
 

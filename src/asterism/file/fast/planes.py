@@ -35,7 +35,7 @@ def pack(values: Iterable[Words], width: int) -> Iterator[bytes]:
 
 
 def packed_size(count: int, width: int) -> int:
-    """How many bytes `pack` makes of so many values."""
+    """The number of bytes that `pack` makes of this number of values."""
     whole, rest = divmod(count, CHUNK)
     return sum(
         times * (width // 8 * size + width % 8 * ((size + 7) // 8))

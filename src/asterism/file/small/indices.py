@@ -18,7 +18,7 @@ from asterism.file.small.streams import Indices, Places
 from asterism.file.small.units import Grid
 
 MAX_CHANNELS = 1 << 12
-"""Beyond so many channels they share cells."""
+"""Channels beyond this number share cells."""
 CLASSES = 5
 """What a neighbour tells: zero, or which quarter of the table it is in."""
 _MIXED_LEVELS = 3

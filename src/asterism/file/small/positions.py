@@ -16,7 +16,7 @@ from asterism.file.small.streams import Mask, Places, Stream
 from asterism.file.small.units import LEVELS, Grid
 
 MAX_CELLS = 1 << 16
-"""Beyond so many columns they share cells: a file must not ask for memory it does not fill."""
+"""Columns beyond this number share cells: a file must not ask for memory it does not fill."""
 _LAST = MAX_CELLS - 1
 
 

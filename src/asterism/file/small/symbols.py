@@ -33,7 +33,7 @@ class Numbers:
 
     def __init__(self, coder: Coder, slots: int) -> None:
         self._coder = coder
-        # After a number of so many bits, is the next one longer than …?
+        # By the length of the number before: is this one longer than …?
         self._lengths = Mixer(coder, slots * (MAX_BITS + 1), [slots * (MAX_BITS + 1) ** 2], prior=2)
         self._seconds = Mixer(coder, slots * (MAX_BITS + 1))
         self._last = [0] * slots

@@ -65,7 +65,7 @@ class Units:
         self._vector = counts
 
     def _inputs(self, channels: int) -> Counts:
-        """The latest outputs of which so many inputs can be a multiple."""
+        """The latest outputs of which this number of inputs can be a multiple."""
         fitting = (c for c in self._weights if len(c) > 1 and channels % len(c) == 0)
         return next(fitting, self._vector[:0])
 
