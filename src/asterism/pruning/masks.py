@@ -1,4 +1,4 @@
-"""From a request (density, threshold, pattern or masks) to one mask per layer.
+"""From a request (density, threshold, N:M or masks) to one mask per layer.
 
 Owns the exactness contract (the density asked for is the density achieved, to the weight, or where
 groups go whole, as near below it as the next group allows) and the collapse guard (no layer loses
@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from asterism.errors import InputError
 from asterism.pruning import group_selection, n_to_m
+from asterism.pruning.request import Request as Request
 from asterism.pruning.scores import SCORES, count, magnitude
 from asterism.pruning.selection import Candidates, Cut, select
 from asterism.weights.names import check_patterns, lookup, matches
@@ -35,25 +36,6 @@ Layers = Mapping[str, Candidates]
 
 class TooFewError(InputError):
     """A density so low that not every layer would keep a whole group."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What `AffineScaling.prune` was asked for; exactly one of the first four."""
-
-    density: float | Mapping[str, float] | None = None
-    threshold: float | Mapping[str, float] | None = None
-    masks: Tensors | None = None
-    pattern: str | Mapping[str, str] | None = None
-    per_layer: bool = False
-    score: str = "lamp"
-
-    def __post_init__(self) -> None:
-        given = [self.density, self.threshold, self.masks, self.pattern]
-        if sum(each is not None for each in given) != 1:
-            raise InputError("prune takes exactly one of density, threshold, pattern and masks")
-        if self.score not in SCORES:
-            raise InputError(f"unknown score {self.score!r}: choose from {', '.join(SCORES)}")
 
 
 @dataclass(frozen=True)
@@ -85,17 +67,17 @@ def choose_masks(
             name: _above(name, layers[name], level, layout.groups.get(name))
             for name, level in levels.items()
         }
-    if request.pattern is not None:
-        named = _per_layer(request.pattern, weights, "pattern")
-        return _patterned(layers, named, layout.input_dims)
+    if request.n_to_m is not None:
+        named = _per_layer(request.n_to_m, weights, "n_to_m")
+        return _n_of_each_m(layers, named, layout.input_dims)
     assert request.density is not None
-    if request.per_layer or isinstance(request.density, Mapping):
-        densities = _per_layer(request.density, weights, "density")
-        return {
-            name: _largest({name: layers[name]}, density, "magnitude", layout.groups)[name]
-            for name, density in densities.items()
-        }
-    return _largest(layers, request.density, request.score, layout.groups)
+    if not request.per_layer and not isinstance(request.density, Mapping):
+        return _largest(layers, request.density, request, layout.groups)
+    masks: Masks = {}
+    by_magnitude = replace(request, score="magnitude")
+    for name, density in _per_layer(request.density, weights, "density").items():
+        masks |= _largest({name: layers[name]}, density, by_magnitude, layout.groups)
+    return masks
 
 
 @torch.no_grad()
@@ -115,15 +97,19 @@ def _unwrapped(name: str) -> str:
     return re.sub(r"^((module|_orig_mod)\.)+", "", name)
 
 
-def _largest(layers: Layers, density: float, score: str, groups: Groups) -> Masks:
+def _largest(layers: Layers, density: float, request: Request, groups: Groups) -> Masks:
+    """Masks for a density of some layers together; none where `at_most` is met already."""
+    score = request.score
     keep = count(density, sum(layer.theta.numel() for layer in layers.values()))
+    alive = {name: layer.count() for name, layer in layers.items()}
+    if request.at_most and sum(alive.values()) <= keep:
+        return {}
     where = next(iter(layers)) if len(layers) == 1 else f"{len(layers)} layers"
     if keep < len(layers):
         raise InputError(
             f"density {density} would keep {keep} weights in {where}: every layer needs at least"
             " one"
         )
-    alive = {name: layer.count() for name, layer in layers.items()}
     groups = {name: groups[name] for name in layers if name in groups}
     # A cut by groups leaves up to a group less than it was asked for; the next may be asked for it.
     slack = max((int(each.sizes.max()) - 1 for each in groups.values()), default=0)
@@ -214,17 +200,16 @@ def _groups_above(
     return _placed(group_selection.spread(chosen, kept, groups), layer)
 
 
-def _patterned(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
+def _n_of_each_m(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
     wanted = {name: n_to_m.parse(text) for name, text in named.items()}
     dims = {name: input_dims.get(name, 1) for name in wanted}
     unfit = [name for name in wanted if not wanted[name].fits(layers[name].theta, dims[name])]
     if unfit:
-        pattern = wanted[unfit[0]]
+        ratio = wanted[unfit[0]]
         sizes = (f"{name} has {layers[name].theta.shape[dims[name]]}" for name in unfit)
         raise InputError(
-            f"the pattern {pattern} needs inputs divisible by {pattern.block}, but"
-            f" {', '.join(sizes)}: name the layers that fit, as in"
-            f" pattern={{'fc*': '{pattern}'}}, or exclude=[...] the others"
+            f"{ratio} needs inputs divisible by {ratio.block}, but {', '.join(sizes)}: name the"
+            f" layers that fit, as in n_to_m={{'fc*': '{ratio}'}}, or exclude=[...] the others"
         )
 
     def mask_of(name: str) -> Callable[[], Tensor]:

@@ -23,7 +23,7 @@ from asterism.scaling import inner_optimizer
 from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.penalties import Penalty, ReweightedL1
 from asterism.scaling.schedules import geometric
-from asterism.search.layer_floors import Floors, cut_down_to, fewest, find_floors
+from asterism.search.layer_floors import Floors, fewest, find_floors, prune_above_floors
 from asterism.weights.targets import choose
 
 Fit = Callable[[nn.Module, Any, int], Any]
@@ -124,7 +124,7 @@ class Bench:
     def prune(self, density: float) -> None:
         """Cuts without training."""
         try:
-            cut_down_to(density, self.floors(), self.wrap(freeze_zeros=True))
+            prune_above_floors(self.wrap(freeze_zeros=True), density, self.floors())
         except TooFewError as error:
             raise CollapseError(str(error)) from error
 
@@ -155,7 +155,7 @@ class Bench:
     def cut(self, epochs: int, density: float, steps: int, first: float = 1.0) -> int:
         """Cuts to `first`, then gradually to `density` while it trains, then retrains."""
         optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
-        cut_down_to(first, floors, optimizer)
+        prune_above_floors(optimizer, first, floors)
         masks = optimizer.masks().values()
         start = sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
         span = max(1, int(steps * CUTTING_SHARE))
@@ -165,11 +165,12 @@ class Bench:
         def fall_further(*_: Any) -> None:
             if optimizer.steps % every == 0 and optimizer.steps <= span + every:
                 self._check_finite()
-                cut_down_to(fall(min(optimizer.steps / span, 1.0)), floors, optimizer)
+                progress = min(optimizer.steps / span, 1.0)
+                prune_above_floors(optimizer, fall(progress), floors)
 
         optimizer.register_step_post_hook(fall_further)
         self._train(optimizer, epochs)
-        cut_down_to(density, floors, optimizer)
+        prune_above_floors(optimizer, density, floors)
         return optimizer.steps
 
     def _train(self, optimizer: AffineScaling, epochs: int) -> None:
