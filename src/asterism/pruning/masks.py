@@ -40,7 +40,11 @@ class TooFewError(InputError):
 
 @dataclass(frozen=True)
 class Layout:
-    """How weights belong together, by name: groups that go whole, and where the input lies."""
+    """How the single weights of a layer belong together.
+
+    groups      by name, for layers whose groups stay or go whole
+    input_dims  by name, the dimension along which a weight reads its input; 1 where not given
+    """
 
     groups: Groups = field(default_factory=dict)
     input_dims: Mapping[str, int] = field(default_factory=dict)
@@ -51,8 +55,12 @@ def choose_masks(
 ) -> Masks:
     """The masks of the layers that the request names; what is pruned already stays pruned.
 
-    `alive` is not 0 where a weight is alive, in the layers where not all are. All that can go
-    wrong goes wrong here, before the first mask is asked for.
+    weights  by name
+    alive    by name, not 0 where a weight is alive, for the layers where not all are
+    request  what is to be kept
+    layout   groups and input dimensions, where there are any
+
+    All that can go wrong goes wrong here, before the first mask is asked for.
     """
     layout = layout or Layout()
     layers = {name: Candidates(theta, alive.get(name)) for name, theta in weights.items()}
