@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from asterism.errors import InputError
-from asterism.pruning.masks import Request, apply_masks, choose_masks
+from asterism.pruning.masks import apply_masks, choose_masks
+from asterism.pruning.request import Request
 from asterism.pruning.scores import count
 
 SHAPES = {"conv.weight": (4, 2, 3, 3), "fc1.weight": (20, 8), "fc2.weight": (5, 20)}
@@ -114,6 +115,33 @@ def test_a_live_zero_goes_before_a_pruned_one(score: str) -> None:
     assert torch.equal(masks["fc"], kept["fc"])
 
 
+# ---------------------------------------------------------------------- a density as a limit
+
+
+@given(seed=seeds, first=st.floats(0.05, 1), second=st.floats(0.05, 1))
+def test_at_most_cuts_what_is_above_the_density_and_nothing_else(
+    seed: int, first: float, second: float
+) -> None:
+    weights = network(seed)
+    before = prune(weights, density=first)
+    after = before | prune(weights, before, density=second, at_most=True)
+    if count(second, TOTAL) < count(first, TOTAL):
+        plain = prune(weights, before, density=second)
+        assert all(torch.equal(after[name], mask) for name, mask in plain.items())
+    else:
+        assert all(after[name] is before[name] for name in SHAPES)
+
+
+def test_at_most_is_each_layers_own_limit_where_the_density_is() -> None:
+    weights = network()
+    kept = prune(weights, density={"fc1": 0.1, "*": 0.8})
+    asked: list[dict[str, Any]] = [{"density": {"*": 0.5}}, {"density": 0.5, "per_layer": True}]
+    for each in asked:
+        masks = prune(weights, kept, at_most=True, **each)
+        assert masks.keys() == {"conv.weight", "fc2.weight"}
+        assert [int(mask.sum()) for mask in masks.values()] == [36, 50]
+
+
 # ---------------------------------------------------------------------- the collapse guard
 
 
@@ -193,12 +221,6 @@ def test_masks_given_are_used_and_revive_nothing() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "exactly one of density, threshold, pattern and masks"),
-        (
-            {"density": 0.1, "threshold": 0.1},
-            "exactly one of density, threshold, pattern and masks",
-        ),
-        ({"density": 0.1, "score": "lucky"}, "unknown score 'lucky': choose from magnitude, lamp"),
         ({"density": 1.5}, r"density must lie in \(0, 1\], got 1\.5"),
         ({"density": math.nan}, r"density must lie in \(0, 1\], got nan"),
         ({"density": 2 / TOTAL}, "would keep 2 weights in 3 layers: every layer needs at least"),

@@ -1,4 +1,4 @@
-"""N:M patterns: exact counts, in the layout of the hardware."""
+"""N:M sparsity: exact counts, in the layout of the hardware."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from asterism import AffineScaling, InputError, ReweightedL1
-from asterism.pruning.n_to_m import Pattern, parse, select
+from asterism.pruning.n_to_m import NToM, parse, select
 from support.explicit import assert_exact_zeros, make_model, train, wrap
 
 
@@ -24,12 +24,12 @@ def test_each_block_keeps_its_largest_and_no_more(
     seed: int, keep: int, more: int, rows: int, blocks: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    pattern = Pattern(keep, keep + more)
-    theta = torch.randint(-3, 4, (rows, blocks * pattern.block), generator=generator).float()
+    ratio = NToM(keep, keep + more)
+    theta = torch.randint(-3, 4, (rows, blocks * ratio.block), generator=generator).float()
     kept = torch.rand(theta.shape, generator=generator) < 0.8
-    mask = select(theta, kept, pattern, dim=1)
+    mask = select(theta, kept, ratio, dim=1)
     for block, alive, size in zip(
-        *(each.view(-1, pattern.block) for each in (mask, kept, theta.abs())), strict=True
+        *(each.view(-1, ratio.block) for each in (mask, kept, theta.abs())), strict=True
     ):
         ranked = sorted(alive.nonzero().flatten().tolist(), key=lambda i: (-float(size[i]), i))
         assert block.nonzero().flatten().tolist() == sorted(ranked[:keep])
@@ -59,7 +59,7 @@ def test_the_blocks_lie_along_the_input() -> None:
         ReweightedL1(),
         exclude=["*.weight_hh*"],
     )
-    optimizer.prune(pattern="2:4")
+    optimizer.prune(n_to_m="2:4")
     for name, mask in optimizer.masks().items():
         counts = blocks(mask, 0 if name == "1.weight" else 1).sum(1)
         assert (counts == 2).all(), name
@@ -71,7 +71,7 @@ def test_the_blocks_lie_along_the_input() -> None:
 def test_torch_takes_the_result_for_semi_structured() -> None:
     """The rule of torch.sparse: two of four neighbours in a row of the matrix."""
     model = nn.Linear(16, 8)
-    wrap(model).prune(pattern="2:4")
+    wrap(model).prune(n_to_m="2:4")
     assert ((model.weight.detach() != 0).view(8, -1, 4).sum(-1) == 2).all()
 
 
@@ -80,13 +80,13 @@ def test_it_holds_through_training_and_after_other_cuts() -> None:
     optimizer = wrap(model)
     optimizer.reweight()
     train(model, optimizer, range(3))
-    optimizer.prune(pattern={"fc1": "1:3", "fc2": "3:4"})
+    optimizer.prune(n_to_m={"fc1": "1:3", "fc2": "3:4"})
     train(model, optimizer, range(3, 8))
     assert_exact_zeros(model, optimizer)
     assert (optimizer.masks()["fc1.weight"].view(-1, 3).sum(1) == 1).all()
     assert (optimizer.masks()["fc2.weight"].view(-1, 4).sum(1) == 3).all()
     optimizer.prune(density=0.2)
-    optimizer.prune(pattern={"fc2": "2:4"})  # where fewer are left, those stay
+    optimizer.prune(n_to_m={"fc2": "2:4"})  # where fewer are left, those stay
     assert (optimizer.masks()["fc2.weight"].view(-1, 4).sum(1) <= 2).all()
 
 
@@ -96,19 +96,24 @@ def test_layers_that_do_not_fit_are_named() -> None:
     with pytest.raises(
         InputError, match=r"2:4 needs .* divisible by 4, but fc1.weight has 6: name"
     ):
-        wrap(model).prune(pattern="2:4")
+        wrap(model).prune(n_to_m="2:4")
     assert torch.equal(model.fc2.weight, before)
-    wrap(model, exclude=["fc1"]).prune(pattern="2:4")
+    wrap(model, exclude=["fc1"]).prune(n_to_m="2:4")
     assert (model.fc2.weight != 0).sum() == 12
     assert (model.fc1.weight != 0).all()
 
 
 @pytest.mark.parametrize("text", ["2-4", "4:2", "0:4", "4:4", "", "a:b", "2:4:8", 24])
-def test_what_is_no_pattern_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="a pattern is N:M with 0 < N < M"):
+def test_what_is_not_n_to_m_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="n_to_m is N:M with 0 < N < M"):
         parse(text)
 
 
-def test_a_pattern_is_the_only_request() -> None:
-    with pytest.raises(InputError, match="exactly one of density, threshold, pattern and masks"):
-        wrap(make_model()).prune(pattern="2:4", density=0.5)
+def test_it_is_the_only_request() -> None:
+    with pytest.raises(InputError, match="exactly one of density, threshold, n_to_m and masks"):
+        wrap(make_model()).prune(n_to_m="2:4", density=0.5)
+
+
+def test_its_former_name_names_the_present_one() -> None:
+    with pytest.raises(InputError, match=r"no argument pattern: N:M sparsity is n_to_m='2:4'"):
+        wrap(make_model()).prune(pattern="2:4")

@@ -72,6 +72,13 @@ def test_the_dead_are_not_chosen(score: str, seed: int, data: st.DataObject) -> 
 
 
 @both_scores
+def test_a_layer_in_which_nothing_is_alive(score: str) -> None:
+    dead = Candidates(torch.ones(3), torch.zeros(3))
+    cuts = select([dead, Candidates(torch.tensor([1.0, 2.0])), dead], 1, SCORES[score])
+    assert [cut.mask().tolist() for cut in cuts] == [[False] * 3, [False, True], [False] * 3]
+
+
+@both_scores
 @pytest.mark.parametrize("keep", [1, 300_000, 777_777, 1_500_000])
 def test_many_weights_over_several_chunks(score: str, keep: int) -> None:
     generator = torch.Generator().manual_seed(0)

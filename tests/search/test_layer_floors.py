@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from asterism import AffineScaling, InputError, ReweightedL1
-from asterism.search.layer_floors import cut_down_to, fewest, find_floors
+from asterism.search.layer_floors import fewest, find_floors, prune_above_floors
 
 SIZES = {"0.weight": 60, "1.weight": 40, "2.weight": 20}
 TOTAL = 120
@@ -29,7 +29,7 @@ def test_a_layer_falls_with_the_network_to_its_floor_and_no_further() -> None:
     optimizer, floors = wrapped(), find_floors({"1": 0.5}, SIZES)
     seen = []
     for density in (0.8, 0.6, 0.5, 0.3, 0.2):
-        cut_down_to(density, floors, optimizer)
+        prune_above_floors(optimizer, density, floors)
         assert sum(kept(optimizer)) == round(density * TOTAL), "exact, whatever the floors"
         seen.append(kept(optimizer)[1])
     assert seen == [32, 24, 20, 20, 20]
@@ -37,7 +37,7 @@ def test_a_layer_falls_with_the_network_to_its_floor_and_no_further() -> None:
 
 def test_without_floors_it_is_a_global_cut() -> None:
     ours, plain = wrapped(), wrapped()
-    cut_down_to(0.3, {}, ours)
+    prune_above_floors(ours, 0.3, {})
     plain.prune(density=0.3)
     assert all(torch.equal(ours.masks()[name], mask) for name, mask in plain.masks().items())
 
@@ -46,9 +46,9 @@ def test_what_is_as_sparse_already_stays() -> None:
     optimizer, floors = wrapped(), find_floors({"0": 0.9}, SIZES)
     optimizer.prune(density={"0": 0.1, "*": 0.5})
     before = kept(optimizer)
-    cut_down_to(0.4, floors, optimizer)
+    prune_above_floors(optimizer, 0.4, floors)
     assert kept(optimizer) == before
-    cut_down_to(0.1, floors, optimizer)
+    prune_above_floors(optimizer, 0.1, floors)
     assert kept(optimizer)[0] == 6, "sparser than its floor, and left so"
     assert sum(kept(optimizer)) == 12
 
@@ -57,7 +57,7 @@ def test_what_is_as_sparse_already_stays() -> None:
 def test_the_fewest_weights_can_be_reached(densities: dict[str, float]) -> None:
     optimizer, floors = wrapped(), find_floors(densities, SIZES)
     least = fewest(floors, SIZES)
-    cut_down_to(least / TOTAL, floors, optimizer)
+    prune_above_floors(optimizer, least / TOTAL, floors)
     for name, number in zip(SIZES, kept(optimizer), strict=True):
         assert number >= max(1, int(floors.get(name, 0) * SIZES[name]))
 

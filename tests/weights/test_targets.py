@@ -1,10 +1,13 @@
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
+from asterism import AffineScaling, ReweightedL1
 from asterism.errors import InputError
 from asterism.experiments.lenets import lenet5
 from asterism.weights.targets import choose, survey
@@ -128,6 +131,78 @@ def test_frozen_weights_are_left_alone_even_by_name() -> None:
     model[0].weight.requires_grad_(False)
     assert chosen(model) == ["1.weight"]
     assert reasons(model, include=["0"])["0.weight"] == "frozen"
+
+
+# ---------------------------------------------------------------------- lazy and computed weights
+
+
+@pytest.mark.parametrize("lazy", [nn.LazyLinear(3), nn.LazyConv2d(3, 1)])
+def test_a_lazy_layer_needs_a_batch_first(lazy: nn.Module) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), lazy)
+    with pytest.raises(InputError, match=r"^1\.weight is lazy .*: run one batch through the model"):
+        choose(model)
+    assert chosen(model, exclude=["1"]) == ["0.weight"]
+    assert chosen(model, include=["0"]) == ["0.weight"]
+
+
+def test_a_lazy_layer_that_has_seen_a_batch_is_a_layer() -> None:
+    model = nn.Sequential(nn.LazyLinear(3))
+    model(torch.ones(1, 2))
+    assert chosen(model) == ["0.weight"]
+
+
+def legacy_weight_norm(layer: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.utils.weight_norm(layer)
+
+
+HIDDEN: dict[str, tuple[Callable[[nn.Module], nn.Module], str]] = {
+    "legacy": (legacy_weight_norm, "hidden by WeightNorm"),
+    "weight_norm": (parametrizations.weight_norm, "hidden by WeightNorm"),
+    "spectral_norm": (parametrizations.spectral_norm, "hidden by SpectralNorm"),
+    "orthogonal": (parametrizations.orthogonal, "hidden by Orthogonal"),
+}
+each_way_to_hide = pytest.mark.parametrize(("hide", "reason"), HIDDEN.values(), ids=HIDDEN)
+
+
+@each_way_to_hide
+@pytest.mark.parametrize("include", [None, ["*"], ["plain", "normed*"]])
+def test_computed_weights_are_left_alone_with_a_reason_and_a_warning(
+    hide: Callable[[nn.Module], nn.Module], reason: str, include: list[str] | None
+) -> None:
+    model = nn.ModuleDict({"plain": nn.Linear(4, 4), "normed": hide(nn.Linear(4, 4))})
+    with pytest.warns(UserWarning, match=rf"^left dense: normed\.\S+ \({reason}\).*first") as seen:
+        assert chosen(model, include=include) == ["plain.weight"]
+    assert len(seen) == 1
+    assert "\n" not in str(seen[0].message)
+    found = reasons(model, include=include)
+    assert {found[name] for name in found if "plain" not in name} == {reason, "a bias or vector"}
+
+
+@each_way_to_hide
+def test_computed_weights_that_are_excluded_need_no_warning(
+    hide: Callable[[nn.Module], nn.Module], reason: str
+) -> None:
+    model = nn.ModuleDict({"plain": nn.Linear(4, 4), "normed": hide(nn.Linear(4, 4))})
+    assert chosen(model, exclude=["normed*"]) == ["plain.weight"]
+    with pytest.raises(InputError, match=rf"nothing to prune \(.*{reason}.*\): make them plain"):
+        choose(model, exclude=["plain"])
+
+
+def test_other_layers_with_a_norm_need_no_warning() -> None:
+    normed = parametrizations.weight_norm(nn.Embedding(3, 2))
+    assert chosen(nn.ModuleDict({"embedding": normed, "fc": nn.Linear(2, 2)})) == ["fc.weight"]
+
+
+def test_a_network_with_legacy_weight_norm_is_pruned_without_nan() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), legacy_weight_norm(nn.Linear(6, 5)))
+    with pytest.warns(UserWarning, match="left dense"):
+        optimizer = AffineScaling(
+            torch.optim.SGD(model.parameters(), lr=0.1), model, ReweightedL1()
+        )
+    optimizer.prune(density=0.1)
+    assert model(torch.randn(3, 4)).isfinite().all()
 
 
 # ---------------------------------------------------------------------- patterns

@@ -1,9 +1,10 @@
 """Which weights stay: scores, exact counts, masks.
 
+request          the arguments of `prune`, checked
 masks            from a request (density, threshold, N:M or masks) to one mask per layer
-scores           what a weight is worth
+scores           magnitude and LAMP: what weights are compared by
 selection        a given number of the highest scores over all layers, exactly
-selection_bins   the bounds by which `selection` decides
+selection_bins   the bins that `selection` counts, and the bounds by which it decides
 group_selection  the same where whole groups stay or go
 n_to_m           N of every M neighbours
 """

@@ -1,7 +1,7 @@
-"""Which groups stay: the cut where weights live and die together.
+"""The cut where whole groups of weights stay or go.
 
-A group is kept whole or goes whole. Single weights beside them are groups of one, so that layers
-of both kinds compete by the same scores. Pure functions of tensors.
+Single weights beside them count as groups of one: layers of both kinds compete by the same scores.
+Pure functions of tensors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from asterism.weights.partition import Partition
 
 @dataclass(frozen=True)
 class Units:
-    """The candidates of one layer: a score each, and how many live weights each one holds."""
+    """The groups of one layer.
+
+    score  of each
+    size   how many live weights each holds
+    """
 
     score: Tensor
     size: Tensor
@@ -30,7 +34,13 @@ class Units:
 
 
 def measure(theta: Tensor, kept: Tensor, groups: Partition | None, score: str) -> Units:
-    """The live groups of a layer with their scores; of the dead ones OUT."""
+    """The groups of a layer with their scores; OUT for groups in which nothing is alive.
+
+    theta   the weight
+    kept    true where it is alive
+    groups  how it is divided; None where each weight is a group
+    score   the name of one of `scores.SCORES`
+    """
     if groups is None:
         scores, size = score_all(theta * kept, SCORES[score]).flatten(), kept.flatten().long()
     else:
@@ -40,7 +50,7 @@ def measure(theta: Tensor, kept: Tensor, groups: Partition | None, score: str) -
 
 
 def rms(theta: Tensor, groups: Partition) -> Tensor:
-    """‖theta_G‖ / √n of each group; pruned weights count as zeros."""
+    """The root mean square of each group, ‖theta_G‖ / √n; pruned weights count as zeros."""
     return groups.magnitudes(groups.reduce(theta.square()))
 
 
@@ -59,7 +69,7 @@ def keep_best(layers: Sequence[Units], budget: int) -> list[Tensor]:
 
 
 def protect_best(layer: Units) -> Units:
-    """The layer's first best group raised above all others, so that it stays."""
+    """The layer with its first best group above all others, which then stays."""
     if not layer.alive:
         return layer
     score = layer.score.clone()
@@ -68,6 +78,11 @@ def protect_best(layer: Units) -> Units:
 
 
 def spread(chosen: Tensor, kept: Tensor, groups: Partition | None) -> Tensor:
-    """The mask of single weights that a choice of groups stands for."""
+    """The mask of single weights that a choice of groups stands for.
+
+    chosen  true for the groups that stay
+    kept    true where a weight is alive
+    groups  how the weight is divided; None where each weight is a group
+    """
     of_weights = chosen.view(kept.shape) if groups is None else groups.spread(chosen)
     return of_weights & kept

@@ -1,4 +1,4 @@
-"""From a request (density, threshold, pattern or masks) to one mask per layer.
+"""From a request (density, threshold, N:M or masks) to one mask per layer.
 
 Owns the exactness contract (the density asked for is the density achieved, to the weight, or where
 groups go whole, as near below it as the next group allows) and the collapse guard (no layer loses
@@ -11,8 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from numbers import Real
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from asterism.errors import InputError
 from asterism.pruning import group_selection, n_to_m
+from asterism.pruning.request import Request as Request
 from asterism.pruning.scores import SCORES, count, magnitude
 from asterism.pruning.selection import Candidates, Cut, select
 from asterism.weights.names import check_patterns, lookup, matches
@@ -39,42 +39,12 @@ class TooFewError(InputError):
 
 
 @dataclass(frozen=True)
-class Request:
-    """What `prune` was asked for; exactly one of the first four."""
-
-    density: float | Mapping[str, float] | None = None
-    threshold: float | Mapping[str, float] | None = None
-    masks: Tensors | None = None
-    pattern: str | Mapping[str, str] | None = None
-    per_layer: bool = False
-    score: str = "lamp"
-
-    def __post_init__(self) -> None:
-        given = [self.density, self.threshold, self.masks, self.pattern]
-        if sum(each is not None for each in given) != 1:
-            raise InputError("prune takes exactly one of density, threshold, pattern and masks")
-        if self.score not in SCORES:
-            raise InputError(f"unknown score {self.score!r}: choose from {', '.join(SCORES)}")
-        _check_values("density", self.density, (Real, Tensor), "a number such as 0.1")
-        _check_values("threshold", self.threshold, (Real, Tensor), "a number such as 0.01")
-        _check_values("pattern", self.pattern, (str,), "a word such as '2:4'")
-        _check_values("masks", self.masks, (Tensor,), "one tensor per layer")
-
-
-def _check_values(name: str, given: object, kinds: tuple[type, ...], expected: str) -> None:
-    """An error where a request, or an entry of its mapping, is of the wrong kind or missing."""
-    if given is None:
-        return
-    if isinstance(given, Mapping) and not given:
-        raise InputError(f"{name} is an empty mapping, which names no layer: add patterns to it")
-    for value in given.values() if isinstance(given, Mapping) else [given]:
-        if not isinstance(value, kinds):
-            raise InputError(f"{name} must be {expected}, got {value!r}")
-
-
-@dataclass(frozen=True)
 class Layout:
-    """How weights belong together, by name: groups that go whole, and where the input lies."""
+    """How the single weights of a layer belong together.
+
+    groups      by name, for layers whose groups stay or go whole
+    input_dims  by name, the dimension along which a weight reads its input; 1 where not given
+    """
 
     groups: Groups = field(default_factory=dict)
     input_dims: Mapping[str, int] = field(default_factory=dict)
@@ -85,8 +55,12 @@ def choose_masks(
 ) -> Masks:
     """The masks of the layers that the request names; what is pruned already stays pruned.
 
-    `alive` is not 0 where a weight is alive, in the layers where not all are. All that can go
-    wrong goes wrong here, before the first mask is asked for.
+    weights  by name
+    alive    by name, not 0 where a weight is alive, for the layers where not all are
+    request  what is to be kept
+    layout   groups and input dimensions, where there are any
+
+    All that can go wrong goes wrong here, before the first mask is asked for.
     """
     layout = layout or Layout()
     layers = {name: Candidates(theta, alive.get(name)) for name, theta in weights.items()}
@@ -101,17 +75,17 @@ def choose_masks(
             name: _above(name, layers[name], level, layout.groups.get(name))
             for name, level in levels.items()
         }
-    if request.pattern is not None:
-        named = _per_layer(request.pattern, weights, "pattern")
-        return _patterned(layers, named, layout.input_dims)
+    if request.n_to_m is not None:
+        named = _per_layer(request.n_to_m, weights, "n_to_m")
+        return _n_of_each_m(layers, named, layout.input_dims)
     assert request.density is not None
-    if request.per_layer or isinstance(request.density, Mapping):
-        densities = _per_layer(request.density, weights, "density")
-        return {
-            name: _largest({name: layers[name]}, density, "magnitude", layout.groups)[name]
-            for name, density in densities.items()
-        }
-    return _largest(layers, request.density, request.score, layout.groups)
+    if not request.per_layer and not isinstance(request.density, Mapping):
+        return _largest(layers, request.density, request, layout.groups)
+    masks: Masks = {}
+    by_magnitude = replace(request, score="magnitude")
+    for name, density in _per_layer(request.density, weights, "density").items():
+        masks |= _largest({name: layers[name]}, density, by_magnitude, layout.groups)
+    return masks
 
 
 @torch.no_grad()
@@ -131,15 +105,19 @@ def _unwrapped(name: str) -> str:
     return re.sub(r"^((module|_orig_mod)\.)+", "", name)
 
 
-def _largest(layers: Layers, density: float, score: str, groups: Groups) -> Masks:
+def _largest(layers: Layers, density: float, request: Request, groups: Groups) -> Masks:
+    """Masks for a density of some layers together; none where `at_most` is met already."""
+    score = request.score
     keep = count(density, sum(layer.theta.numel() for layer in layers.values()))
+    alive = {name: layer.count() for name, layer in layers.items()}
+    if request.at_most and sum(alive.values()) <= keep:
+        return {}
     where = next(iter(layers)) if len(layers) == 1 else f"{len(layers)} layers"
     if keep < len(layers):
         raise InputError(
             f"density {density} would keep {keep} weights in {where}: every layer needs at least"
             " one"
         )
-    alive = {name: layer.count() for name, layer in layers.items()}
     groups = {name: groups[name] for name in layers if name in groups}
     # A cut by groups leaves up to a group less than it was asked for; the next may be asked for it.
     slack = max((int(each.sizes.max()) - 1 for each in groups.values()), default=0)
@@ -230,17 +208,16 @@ def _groups_above(
     return _placed(group_selection.spread(chosen, kept, groups), layer)
 
 
-def _patterned(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
+def _n_of_each_m(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
     wanted = {name: n_to_m.parse(text) for name, text in named.items()}
     dims = {name: input_dims.get(name, 1) for name in wanted}
     unfit = [name for name in wanted if not wanted[name].fits(layers[name].theta, dims[name])]
     if unfit:
-        pattern = wanted[unfit[0]]
+        ratio = wanted[unfit[0]]
         sizes = (f"{name} has {layers[name].theta.shape[dims[name]]}" for name in unfit)
         raise InputError(
-            f"the pattern {pattern} needs inputs divisible by {pattern.block}, but"
-            f" {', '.join(sizes)}: name the layers that fit, as in"
-            f" pattern={{'fc*': '{pattern}'}}, or exclude=[...] the others"
+            f"{ratio} needs inputs divisible by {ratio.block}, but {', '.join(sizes)}: name the"
+            f" layers that fit, as in n_to_m={{'fc*': '{ratio}'}}, or exclude=[...] the others"
         )
 
     def mask_of(name: str) -> Callable[[], Tensor]:

@@ -181,7 +181,7 @@ def split_by_magnitude(bins: Bins, table: Tensor) -> Bins:
     squares = squares.where(count > 0, 0.0)  # the bits of infinity and NaN are in no weight
     # Sums run from the largest part of a bin down, on top of what comes before the bin.
     through = bins.above[:, None] + squares.flip(1).cumsum(1).flip(1)
-    above = torch.cat([through[:, 1:], bins.above[:, None]], dim=1)
+    above = torch.cat([through, bins.above[:, None]], dim=1)[:, 1:]
     layer = bins.layer[:, None].expand_as(count)
     free, none = torch.full_like(count, free_bits), torch.zeros_like(count)
     every = Bins(layer, bits, free, count, above, through, count, none)

@@ -130,10 +130,12 @@ class SparseOptimizer(OptimizerWrapper):
         density: float | Mapping[str, float] | None = None,
         threshold: float | Mapping[str, float] | None = None,
         masks: Mapping[str, Tensor] | None = None,
-        pattern: str | Mapping[str, str] | None = None,
+        n_to_m: str | Mapping[str, str] | None = None,
         per_layer: bool = False,
         score: str = "lamp",
+        at_most: bool = False,
         include: Sequence[str] | None = None,
+        pattern: object = None,
     ) -> None:
         """Sets weights to zero, exactly and for good.
 
@@ -142,18 +144,20 @@ class SparseOptimizer(OptimizerWrapper):
                    is a Group whole groups go: as many weights stay as fit in the density
         threshold  weights of at most this magnitude go, or groups of at most this RMS; a number or
                    a mapping from patterns
-        pattern    "2:4": of each 4 neighbours along the input the 2 largest weights stay; any N:M,
+        n_to_m     "2:4": of each 4 neighbours along the input the 2 largest weights stay; any N:M,
                    or a mapping from patterns of names
         masks      by parameter name, true where a weight stays
         score      "lamp" or "magnitude": what a global density compares
+        at_most    the density is an upper limit: where no more weights are alive, nothing happens
         include    patterns of the layers that all this is about; the others stay as they are
+        pattern    the former name of n_to_m, refused
         """
         self._check_unchanged()
         layers = self._matching(include)
         chosen = pruning.choose_masks(
             {layer.name: layer.param.detach() for layer in layers},
             {layer.name: layer.omega for layer in layers if any_shard(layer.pruned, layer.omega)},
-            pruning.Request(density, threshold, masks, pattern, per_layer, score),
+            pruning.Request(density, threshold, masks, n_to_m, per_layer, score, at_most, pattern),
             pruning.Layout(
                 {layer.name: layer.groups for layer in layers if layer.groups},
                 {layer.name: layer.input_dim for layer in layers},

@@ -39,20 +39,24 @@ def fewest(floors: Floors, sizes: Mapping[str, int]) -> int:
     return sum(max(1, count(floors[name], sizes[name])) if name in floors else 1 for name in sizes)
 
 
-def cut_down_to(density: float, floors: Floors, optimizer: SparseOptimizer) -> None:
-    """A global cut to the density of the network, unless it is as sparse already."""
-    masks = optimizer.masks()
-    sizes = {name: mask.numel() for name, mask in masks.items()}
-    alive = {name: int(mask.sum()) for name, mask in masks.items()}
-    left = count(density, sum(sizes.values()))
-    if left >= sum(alive.values()):
-        return
-    for name, floor in floors.items():
-        keep = max(1, min(alive[name], count(max(density, floor), sizes[name])))
-        left -= keep
-        if keep < alive[name]:
-            optimizer.prune(density={name: keep / sizes[name]})
+def prune_above_floors(optimizer: SparseOptimizer, density: float, floors: Floors) -> None:
+    """`optimizer.prune(density=density, at_most=True)`, where layers with a floor stop at it.
+
+    optimizer  holds the network's weights
+    density    of the whole network, an upper limit
+    floors     the density that a layer may not fall below, by its name
+    """
+    alive = {name: int(mask.sum()) for name, mask in optimizer.masks().items()}
+    sizes = {name: weight.numel() for name, weight in optimizer.weights().items()}
+    total = count(density, sum(sizes.values()))
+    if not floors or total >= sum(alive.values()):
+        return optimizer.prune(density=density, at_most=True)
+    limits = {name: max(density, floors[name], 1 / sizes[name]) for name in floors}
+    optimizer.prune(density=limits, at_most=True)
+    # What the floors leave of the total is for the other layers, one weight each at the least.
+    held = sum(min(alive[name], count(limits[name], sizes[name])) for name in floors)
     free = [name for name in sizes if name not in floors]
-    left = max(left, len(free))
-    if left < sum(alive[name] for name in free):
-        optimizer.prune(density=left / sum(sizes[name] for name in free), include=free)
+    if free:
+        left = max(total - held, len(free)) / sum(sizes[name] for name in free)
+        optimizer.prune(density=min(left, 1.0), at_most=True, include=free)
+    return None

@@ -24,7 +24,7 @@ from asterism.scaling.proximal import ProximalReweighting
 from asterism.scaling.schedules import geometric
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.scaling.stepping import inner_optimizer
-from asterism.search.layer_floors import Floors, cut_down_to, fewest, find_floors
+from asterism.search.layer_floors import Floors, fewest, find_floors, prune_above_floors
 from asterism.search.task import TaskLike
 from asterism.weights.targets import choose
 
@@ -146,7 +146,7 @@ class Trainer:
     def prune(self, density: float) -> None:
         """Cuts without training."""
         try:
-            cut_down_to(density, self.floors(), self.wrap(freeze_zeros=True))
+            prune_above_floors(self.wrap(freeze_zeros=True), density, self.floors())
         except TooFewError as error:
             raise CollapseError(str(error)) from error
 
@@ -185,7 +185,7 @@ class Trainer:
         first    the density to which it cuts before it trains
         """
         optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
-        cut_down_to(first, floors, optimizer)
+        prune_above_floors(optimizer, first, floors)
         masks = optimizer.masks().values()
         start = sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
         span = max(1, int(steps * CUTTING_SHARE))
@@ -195,11 +195,12 @@ class Trainer:
         def fall_further(*_: Any) -> None:
             if optimizer.steps % every == 0 and optimizer.steps <= span + every:
                 self._check_finite()
-                cut_down_to(fall(min(optimizer.steps / span, 1.0)), floors, optimizer)
+                progress = min(optimizer.steps / span, 1.0)
+                prune_above_floors(optimizer, fall(progress), floors)
 
         optimizer.register_step_post_hook(fall_further)
         self._train(optimizer, epochs)
-        cut_down_to(density, floors, optimizer)
+        prune_above_floors(optimizer, density, floors)
         return optimizer.steps
 
     def _train(self, optimizer: SparseOptimizer, epochs: int) -> None:

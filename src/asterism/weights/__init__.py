@@ -1,6 +1,6 @@
 """What a model's weights are, and which of them may be pruned.
 
-targets      which parameters are made sparse, and why the others are not
+targets      the parameters that are made sparse, and why the others are not
 names        names of weights, and the glob patterns that choose among them
 connections  the units that a weight connects: outputs, inputs, attention heads
 partition    a weight divided into groups

@@ -1,8 +1,8 @@
-"""What a weight connects: its output units, its input units, its attention heads.
+"""The units that a weight tensor connects: outputs, inputs, attention heads.
 
-Owns the layouts in which torch stores weights. An *index* numbers the units: an integer tensor of
-size 1 along the dimensions that do not matter, so that, broadcast to the weight's shape, it tells
-of each single weight which unit it belongs to.
+Owns the layouts in which torch stores weights. Units are given as an *index*: an integer tensor
+that, broadcast to the weight's shape, holds for each single weight the number of its unit. It has
+size 1 along the dimensions that make no difference.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ class Heads:
     Queries, keys and values make heads of rows (dim=0), the output projection reads them by
     columns (dim=1). A projection to all three at once has parts=3.
 
+    count  of heads
+    dim    the dimension of the weight that is divided into heads
+    parts  how many projections are stacked along it, each with all the heads
+
     >>> Heads(2)(torch.Size([4, 3])).flatten()
     tensor([0, 0, 1, 1])
     """
@@ -48,7 +52,13 @@ class Heads:
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight's name and shape, the module it belongs to, and the module around that."""
+    """A weight tensor and its place in the model.
+
+    name    of the parameter
+    shape   of the whole of it
+    module  to which it belongs
+    around  the module of which that one is a part
+    """
 
     name: str
     shape: torch.Size
@@ -57,15 +67,15 @@ class Weight:
 
     @property
     def input_dim(self) -> int:
-        """The dimension along which a weight reads its input."""
+        """The dimension along which the weight reads its input."""
         return 0 if self._transposed else 1
 
     def rows(self) -> Tensor:
-        """One unit for each entry of dimension 0, whatever it means."""
+        """A unit for each entry of dimension 0, whatever it stands for."""
         return self._numbers(0)
 
     def outputs(self) -> Tensor:
-        """The unit that a weight feeds; in a recurrent layer all gates of one hidden unit."""
+        """The output unit of each weight; in a recurrent layer all gates of one hidden unit."""
         if self._transposed:
             return self._within_groups(owners=0, members=1)
         projection = self._attribute.startswith("weight_hr")
@@ -74,13 +84,13 @@ class Weight:
         return self._numbers(0)
 
     def inputs(self) -> Tensor:
-        """The unit that a weight reads."""
+        """The input unit of each weight."""
         if self._transposed:
             return self._numbers(0)
         return self._within_groups(owners=0, members=1)
 
     def heads(self) -> Tensor:
-        """The head of nn.MultiheadAttention that a weight belongs to."""
+        """The head of nn.MultiheadAttention that each weight belongs to."""
         if isinstance(self.module, nn.MultiheadAttention):
             parts = 3 if self._attribute == "in_proj_weight" else 1
             return Heads(self.module.num_heads, parts=parts)(self.shape)
@@ -112,7 +122,7 @@ class Weight:
 
 
 def locate(model: nn.Module, name: str) -> Weight:
-    """A parameter of the model with what is around it."""
+    """A parameter of the model, by its name, with the modules around it."""
     module = owner(name)
     return Weight(
         name=name,
@@ -123,7 +133,15 @@ def locate(model: nn.Module, name: str) -> Weight:
 
 
 def along(dim: int, ndim: int, numbers: Tensor) -> Tensor:
-    """A vector laid along one of `ndim` dimensions."""
+    """A vector laid along one of several dimensions, with size 1 in the others.
+
+    dim      along which it lies
+    ndim     how many dimensions there are
+    numbers  the vector
+
+    >>> along(1, 3, torch.arange(4)).shape
+    torch.Size([1, 4, 1])
+    """
     shape = [1] * ndim
     shape[dim] = -1
     return numbers.view(shape)

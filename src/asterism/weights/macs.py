@@ -1,6 +1,6 @@
-"""How often each weight is multiplied in one example, found by running it.
+"""Multiply-accumulates per weight tensor, counted while the model runs one batch.
 
-Owns the hooks and the counting per parameter; nothing is traced and nothing is changed.
+Owns the hooks and the counting; nothing is traced, and the model is left as it was.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ Counts = dict[nn.Parameter, int]
 
 @torch.no_grad()
 def macs(model: nn.Module, example_inputs: Any) -> Counts:
-    """Multiply-accumulates of one example, by parameter; those that are not listed are not known.
+    """The multiply-accumulates of one example, by parameter; for others they are not known.
+
+    model           is run once, in eval mode
+    example_inputs  what it is called with: a tensor, a tuple, or a mapping of keywords. The first
+                    dimension of the first tensor is the batch
 
     A weight is used once for every position of its layer's output (or input, if the layer is
-    transposed), and once a step where it is recurrent. A module called twice counts twice, a weight
-    that is tied counts wherever it is used. `example_inputs` is what the model is called with: a
-    tensor, a tuple, or a mapping of keywords; its first tensor's first dimension is the batch.
+    transposed), and once a step where it is recurrent. A module that is called twice counts twice,
+    a tied weight wherever it is used.
     """
     args, keywords = _call(example_inputs)
     counts: Counts = {}
@@ -48,7 +51,7 @@ def macs(model: nn.Module, example_inputs: Any) -> Counts:
 
 
 def _uses(module: nn.Module, inputs: list[Any], output: Any) -> Mapping[str, int]:
-    """MACs in one call, by the name of the module's own parameter."""
+    """The multiply-accumulates of one call of a module, by the name of its parameter."""
     if isinstance(module, nn.MultiheadAttention):
         return _attention_uses(module, *(_positions(each) for each in inputs[:3]))
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
@@ -68,7 +71,7 @@ def _uses(module: nn.Module, inputs: list[Any], output: Any) -> Mapping[str, int
 def _attention_uses(
     module: nn.MultiheadAttention, queries: int, keys: int, values: int
 ) -> Mapping[str, int]:
-    """The projections; attention itself multiplies no weights."""
+    """Those of the projections: attention itself multiplies no weights."""
     size = module.embed_dim
     out = {"out_proj.weight": queries * size * size}
     if module._qkv_same_embed_dim:
@@ -78,7 +81,7 @@ def _attention_uses(
 
 
 def _positions(features: Any) -> int:
-    """How many vectors of features there are."""
+    """How many vectors of features a tensor holds, along its last dimension."""
     tensor = features.data if isinstance(features, PackedSequence) else features
     return int(tensor.numel() // tensor.shape[-1])
 

@@ -1,4 +1,4 @@
-"""What is measured of weights and models: moments, densities, live units, error.
+"""Measurements of weights and models: kurtosis, non-zeros, densities, live units, error.
 
 Owns the counting and nothing else: it never changes a weight, and knows of no method, dataset
 or file.
@@ -16,7 +16,7 @@ from asterism.errors import InputError
 
 
 def kurtosis(weights: Tensor) -> float:
-    """E[((W − μ) / σ)⁴] over all entries, zeros included; nan where σ = 0.
+    """The kurtosis E[((W − μ) / σ)⁴] over all entries, zeros included; nan where σ = 0.
 
     The moments are the population's, in float64. A Gaussian gives 3, a sparse tensor far more.
 
@@ -41,7 +41,7 @@ def nonzeros(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def density_percent(tensors: Mapping[str, Tensor]) -> dict[str, float]:
-    """100 · non-zeros / entries of each tensor; nan for a tensor without entries.
+    """The density of each tensor, 100 · non-zeros / entries; nan where it has no entries.
 
     >>> density_percent({"fc": torch.tensor([0.0, 2.0, 0.0, 1.0])})
     {'fc': 50.0}
@@ -50,7 +50,7 @@ def density_percent(tensors: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def total_density_percent(tensors: Mapping[str, Tensor]) -> float:
-    """100 · non-zeros / entries of all tensors together; nan where there are no entries.
+    """The density of all tensors together, 100 · non-zeros / entries; nan without entries.
 
     >>> total_density_percent({"fc1": torch.ones(1), "fc2": torch.zeros(3)})
     25.0
@@ -60,7 +60,7 @@ def total_density_percent(tensors: Mapping[str, Tensor]) -> float:
 
 
 def live_units(weight: Tensor) -> tuple[int, int]:
-    """The units along dims 0 (outputs) and 1 (inputs) that have any non-zero weight.
+    """The numbers of output units (dim 0) and input units (dim 1) with a non-zero weight.
 
     In a grouped convolution dim 1 is the input channel's place within its group.
 
@@ -79,7 +79,13 @@ def live_units(weight: Tensor) -> tuple[int, int]:
 def error_percent(
     model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, batch_size: int = 1000
 ) -> float:
-    """The percentage of images whose largest logit is not their label's."""
+    """The percentage of images whose largest logit is not their label's.
+
+    model       from images to logits
+    images      one for each label
+    labels      their classes
+    batch_size  how many images are classified at once
+    """
     return evaluate(model, images, labels, batch_size)[1]
 
 
@@ -88,6 +94,11 @@ def evaluate(
     model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, batch_size: int = 1000
 ) -> tuple[float, float]:
     """(mean cross-entropy in nats, error in percent) of a classifier, in eval mode.
+
+    model       from images to logits
+    images      one for each label
+    labels      their classes
+    batch_size  how many images are classified at once
 
     >>> evaluate(nn.Identity(), torch.tensor([[50.0, 0.0], [50.0, 0.0]]), torch.tensor([0, 1]))
     (25.0, 50.0)

@@ -30,7 +30,12 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """The entry whose pattern fits a weight; the first one wins."""
+    """The entry of a table whose pattern fits a weight; the first one wins.
+
+    table  entries by pattern
+    name   of the weight
+    what   an entry is called in the error for a weight that no pattern fits
+    """
     for pattern, entry in table.items():
         if matches(name, [pattern]):
             return entry
@@ -38,7 +43,7 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def check_patterns(patterns: Iterable[str], names: Iterable[str]) -> None:
-    """An error for a pattern that fits nothing: most likely a slip of the pen."""
+    """An error for a pattern that fits none of the names: most likely it is misspelled."""
     known = list(names)
     for pattern in patterns:
         if not any(matches(name, [pattern]) for name in known):

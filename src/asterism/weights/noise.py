@@ -1,4 +1,4 @@
-"""Noise that does not depend on who draws it: the same in one process and on many ranks."""
+"""Random numbers that do not depend on the sharding: the same in one process and on many ranks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ BLOCK = 2**20  # positions whose noise comes from one seed
 
 
 def standard_normal(like: Tensor, key: str) -> Tensor:
-    """Noise that depends on the key and the position in the whole tensor, not on its sharding.
+    """Gaussian noise that depends on the key and the position in the whole tensor only.
 
-    It is drawn in blocks of positions, each from a seed of its own, so that a rank draws little
-    more than its rows.
+    like  the tensor whose shape, dtype and sharding the noise gets
+    key   any text: another text gives other noise
+
+    Each block of positions has a seed of its own, and a rank draws the blocks of its rows alone.
     """
     shape, offset = place_of(like)
     row = math.prod(like.shape[1:])

@@ -1,4 +1,4 @@
-"""A weight divided into groups, each weight in exactly one: the arithmetic of group penalties."""
+"""A weight tensor divided into groups: sums over each group, and one number per group."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from asterism.errors import InputError
 
 @dataclass(frozen=True)
 class Partition:
-    """A weight's groups, 0 to n-1, by an index that broadcasts to its shape."""
+    """The groups of a weight tensor, numbered from 0; each single weight is in exactly one.
+
+    index  the number of each weight's group; broadcasts to the weight's shape
+    sizes  how many weights each group has
+    """
 
     index: Tensor
     sizes: Tensor
 
     def sums(self, values: Tensor) -> Tensor:
-        """Over each group, of values in the weight's shape."""
+        """The sum over each group, of values in the weight's shape."""
         return self.gather(self.reduce(values))
 
     def reduce(self, values: Tensor) -> Tensor:
@@ -45,7 +49,12 @@ class Partition:
 
 
 def make_partition(index: Tensor, shape: torch.Size, name: str) -> Partition:
-    """The groups that an index describes; numbers that do not occur are left out."""
+    """The groups that an index describes; numbers that do not occur are left out.
+
+    index  integers that broadcast to the shape, equal within a group
+    shape  of the weight
+    name   of the weight, for errors
+    """
     _check_index(index, shape, name)
     index = index.reshape([1] * (len(shape) - index.ndim) + list(index.shape))
     _, dense, counts = torch.unique(index, return_inverse=True, return_counts=True)

@@ -1,6 +1,6 @@
-"""This rank's part of a tensor: what it is, where it lies in the whole, and sums over all parts.
+"""Tensors that are sharded over ranks: this rank's shard, its place, and sums over all shards.
 
-Plain tensors are a part that is the whole. Knows DTensor, and nothing of what is computed.
+A plain tensor is a shard that is the whole. Knows DTensor, and nothing of what is computed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def place_of(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def sum_over_shards(part: Tensor, like: Tensor) -> Tensor:
-    """Adds up what each rank has found in its shard of `like`; in place, the same on all ranks."""
+    """The sum over all ranks of what each has found in its shard of `like`; in place."""
     if isinstance(like, DTensor):
         for dim, placement in enumerate(like.placements):
             if not placement.is_replicate():

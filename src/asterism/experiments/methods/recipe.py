@@ -12,7 +12,6 @@ from torch import nn
 
 from asterism.experiments.augmentation import Augment
 from asterism.experiments.training import Stage
-from asterism.pruning.scores import count
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import Schedule, warmup_cosine
 from asterism.scaling.sparse_optimizer import SparseOptimizer
@@ -76,20 +75,12 @@ def gradual_cut(
 
     def cut(optimizer: SparseOptimizer, progress: float) -> None:
         if optimizer.steps % 25 == 0:
-            prune_down_to(fall(progress), score, optimizer)
+            optimizer.prune(density=fall(progress), score=score, at_most=True)
 
     def finish(optimizer: SparseOptimizer) -> None:
-        prune_down_to(fall(1.0), score, optimizer)
+        optimizer.prune(density=fall(1.0), score=score, at_most=True)
 
     return [
         Stage("cut", epochs[0], warmup_cosine(lr, final=lr / 2), begin, cut),
         Stage("retrain", epochs[1], warmup_cosine(lr), finish),
     ]
-
-
-def prune_down_to(density: float, score: str, optimizer: SparseOptimizer) -> None:
-    """A global cut, unless the network is as sparse already."""
-    masks = optimizer.masks().values()
-    alive = sum(int(mask.sum()) for mask in masks)
-    if count(density, sum(mask.numel() for mask in masks)) < alive:
-        optimizer.prune(density=density, score=score)
