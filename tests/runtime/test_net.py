@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import asterism.kernels.library as library
 from asterism.errors import FormatError, InputError
 from asterism.file import write
 from asterism.graph.network import Graph, Node, decode, encode
-from asterism.kernels import library
 from asterism.runtime import Net, load
 from support.networks import NETWORKS, answer, make, net_of
 
