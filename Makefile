@@ -23,6 +23,7 @@ bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP)  ## the site, into build/site; a warning is an error
+	$(BIN)/python -m asterism.graph.operations > docs/operations.md
 	$(BIN)/mkdocs build --strict
 
 nightly: $(STAMP) sanitize neon  ## everything, the slow tests too
@@ -34,7 +35,8 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism.kernels.so ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/graph/test_live_forward.py \
-	  tests/runtime/test_layers.py tests/runtime/test_net.py tests/file/test_compiled.py \
+	  tests/graph/test_operations.py tests/runtime/test_layers.py tests/runtime/test_net.py \
+	  tests/file/test_compiled.py \
 	  tests/file/test_damage.py tests/file/test_roundtrip.py
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from asterism import AffineScaling, ReweightedL1, compact, live_forward
+from asterism import Masked, compact, live_forward
 from asterism.experiments.lenets import lenet5
 from asterism.experiments.training import Forward
 from benchmarks.timing import median_ratio
@@ -57,6 +57,6 @@ def stepper(model: nn.Module, forward: Forward) -> Callable[[], None]:
     return lambda: step(forward, optimizer, images, labels)
 
 
-def wrapped(model: nn.Module) -> AffineScaling:
+def wrapped(model: nn.Module) -> Masked:
     sgd = OPTIMIZERS["SGD"](model.parameters())
-    return AffineScaling(sgd, model, ReweightedL1(), freeze_zeros=True)
+    return Masked(sgd, model)

@@ -124,11 +124,11 @@ def arithmetic() -> Iterator[str]:
     parts, done, lines = times / times.sum(), 0.0, []
     for step, part in zip(lenet5.plans[True].steps, parts, strict=True):
         share = ""
-        if step.operation.startswith(("CONV", "FC")):
+        if step.kernel.startswith(("CONV", "FC")):
             positions = math.prod(lenet5.shapes[step.layer.place + 1][1:])
             mine = len(x) * positions * np.count_nonzero(step.layer.weight) / 1024**3 * ratio
             done, share = done + mine, f", at {mine / part:.0%}"
-        lines.append(f"  {step.operation:12} {part:4.0%} of the time{share}")
+        lines.append(f"  {step.kernel:12} {part:4.0%} of the time{share}")
     yield f"LeNet-5, batch 1024, products of non-zeros: {done:.0%} as many per second as of dense"
     yield "  matrices of 1024 × 1024   (at least 60 %)"
     yield from lines

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from asterism import AffineScaling, AllLayers, ReweightedL1
+from asterism import AffineScaling, AllLayers, ReweightedL1, SparseOptimizer, Splicing
 from asterism.experiments.lenets import lenet5
 from asterism.experiments.methods import Dense
 from asterism.experiments.mnist import Dataset, Split
@@ -94,13 +94,11 @@ def extra_memory() -> dict[str, float]:
     sizes = {"re-weighted": held_by(optimizer)}
     optimizer.prune(density=0.01)
     sizes["pruned"] = held_by(optimizer)
-    latent = AffineScaling(
-        OPTIMIZERS["SGD"](model.parameters()), model, ReweightedL1(), latent=True
-    )
+    latent = Splicing(OPTIMIZERS["SGD"](model.parameters()), model, ReweightedL1())
     return {**sizes, "with latent weights": held_by(latent)}
 
 
-def held_by(optimizer: AffineScaling) -> float:
+def held_by(optimizer: SparseOptimizer) -> float:
     """Bytes of the tensors that the wrapper keeps, over the bytes of the weights."""
     tensors = [
         value

@@ -55,7 +55,7 @@ def main() -> None:
     print(f"dense: {task.evaluate(model):.1f} % right on validation data")
 
     epochs = 6 if options.quick else 60
-    result = asterism.sparsify(model, **task, max_drop=1.0, max_epochs=epochs, run=options.out)
+    result = asterism.sparsify(model, task, max_drop=1.0, max_epochs=epochs, run=options.out)
     print(f"sparse: {result.best.nonzeros} weights ({result.best.density:.1%}),"
           f" {result.best.metric:.1f} % right; {result.stop_reason}")  # fmt: skip
 

@@ -23,30 +23,44 @@ if TYPE_CHECKING:
     from asterism.scaling.initialisers import Exact as Exact
     from asterism.scaling.initialisers import Greedy as Greedy
     from asterism.scaling.initialisers import Noise as Noise
+    from asterism.scaling.masked import Masked as Masked
     from asterism.scaling.penalties import Concave as Concave
     from asterism.scaling.penalties import Focuss as Focuss
     from asterism.scaling.penalties import HardThreshold as HardThreshold
     from asterism.scaling.penalties import ReweightedL1 as ReweightedL1
     from asterism.scaling.penalties import ReweightedL2 as ReweightedL2
+    from asterism.scaling.proximal import ProximalReweighting as ProximalReweighting
+    from asterism.scaling.routine import Routine as Routine
     from asterism.scaling.schedules import AllLayers as AllLayers
     from asterism.scaling.schedules import ChartrandYin as ChartrandYin
     from asterism.scaling.schedules import ConstantTau as ConstantTau
     from asterism.scaling.schedules import GeometricTau as GeometricTau
     from asterism.scaling.schedules import InTurn as InTurn
+    from asterism.scaling.sparse_optimizer import SparseOptimizer as SparseOptimizer
+    from asterism.scaling.splicing import Splicing as Splicing
+    from asterism.search.options import SparsifyOptions as SparsifyOptions
     from asterism.search.pareto import Point as Point
+    from asterism.search.pareto import TrialRecord as TrialRecord
+    from asterism.search.plan import plan as plan
     from asterism.search.sparsify import SparsifyResult as SparsifyResult
     from asterism.search.sparsify import sparsify as sparsify
-    from asterism.search.supervised import supervised as supervised
+    from asterism.search.task import Task as Task
+    from asterism.search.task import supervised as supervised
     from asterism.weights.connections import Heads as Heads
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AffineScaling": "scaling.affine_scaling",
+    "Masked": "scaling.masked",
+    "ProximalReweighting": "scaling.proximal",
+    "Routine": "scaling.routine",
+    "SparseOptimizer": "scaling.sparse_optimizer",
+    "Splicing": "scaling.splicing",
     **dict.fromkeys(["Compacted", "compact"], "graph.compaction"),
     **dict.fromkeys(["load_state_dict", "save"], "export.checkpoints"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
-    "Point": "search.pareto",
+    **dict.fromkeys(["Point", "TrialRecord"], "search.pareto"),
     "live_forward": "graph.live_forward",
     **dict.fromkeys(["Exact", "Greedy", "Noise"], "scaling.initialisers"),
     **dict.fromkeys(
@@ -58,8 +72,10 @@ _HOME = {
     **dict.fromkeys(
         ["AllLayers", "ChartrandYin", "ConstantTau", "GeometricTau", "InTurn"], "scaling.schedules"
     ),
+    "SparsifyOptions": "search.options",
     **dict.fromkeys(["SparsifyResult", "sparsify"], "search.sparsify"),
-    "supervised": "search.supervised",
+    **dict.fromkeys(["Task", "supervised"], "search.task"),
+    "plan": "search.plan",
 }
 
 __all__ = sorted(_HOME)

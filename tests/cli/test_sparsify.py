@@ -218,7 +218,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
     ("text", "message"),
     [
         ("max_dorp = 1", "has an unknown key 'max_dorp'"),
-        ('max_drop = "much"', "max_drop must be int or float"),
+        ('max_drop = "much"', "max_drop must be a number"),
         ("max_drop = ", "is not valid TOML"),
         ("max_drop = 1", "lacks model"),
     ],

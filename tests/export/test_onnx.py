@@ -17,6 +17,7 @@ from asterism.export.checkpoints import write_checkpoint
 from asterism.export.onnx import export_onnx
 from asterism.graph.rebuild import rebuild
 from support.networks import NETWORKS, make, net_of
+from support.operations import CASES, Case
 from support.paths import SMALL
 from support.small import untrained
 
@@ -54,6 +55,16 @@ def test_onnx_runtime_gives_the_same_answers(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(
             answer(tmp_path / "net.onnx", x), expected, atol=1e-4 * np.abs(expected).max()
         )
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.values[0].example.onnx])
+def test_every_operation_is_exported(case: Case, tmp_path: Path) -> None:
+    rebuilt = rebuild(case.graph, case.weights)
+    export_onnx(rebuilt, torch.zeros(2, *case.example.shape), tmp_path / "net.onnx")
+    x = torch.from_numpy(case.batch(3))
+    np.testing.assert_allclose(
+        answer(tmp_path / "net.onnx", x), rebuilt(x).numpy(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_dead_units_are_gone(tmp_path: Path) -> None:

@@ -158,6 +158,13 @@ def test_an_odd_pooling_is_refused() -> None:
         live_forward(model, torch.zeros(1, 1, 7, 7))
 
 
+def test_a_pooling_that_keeps_what_is_left_over_is_not_taken_for_a_halving_one() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 3), nn.MaxPool2d(2, ceil_mode=True), nn.Flatten())
+    for size in (7, 8):
+        with pytest.raises(InputError, match="max_pool cannot be trained"):
+            live_forward(model, torch.zeros(1, 1, size, size))
+
+
 def pruned(model: nn.Module) -> AffineScaling:
     sgd = torch.optim.SGD(model.parameters(), lr=0.05)
     optimizer = AffineScaling(sgd, model, ReweightedL1())

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asterism.errors import FormatError
-from asterism.graph.network import OPERATIONS, VERSION, Graph, Node, decode, encode
+from asterism.graph.network import VERSION, Graph, Node, decode, encode
+from asterism.graph.operations import OPERATIONS
 
 LENET5 = Graph(
     (1, 28, 28),

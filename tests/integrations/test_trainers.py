@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from asterism import InputError
-from asterism.scaling.routine import Routine
+from asterism import InputError, Routine
 from support.explicit import make_model, train
 
 ROUTINE = Routine(density=0.25, cut_at=4, reweight_every=2)
@@ -116,7 +115,7 @@ def test_transformers(tmp_path: Path) -> None:
     config = GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2)
     config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
     # GPT-2's own Conv1D is no torch.nn layer: its weights are named.
-    routine = Routine(0.25, cut_at=4, reweight_every=2, options={"include": ["transformer.h.*"]})
+    routine = Routine(0.25, cut_at=4, reweight_every=2, include=["transformer.h.*"])
 
     def run(steps: int, resume: bool = False) -> Any:
         torch.manual_seed(0)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from asterism.errors import InputError
-from asterism.pruning import selection
-from asterism.pruning.selection import SCORES, Candidates, select
+from asterism.pruning.scores import SCORES, magnitude
+from asterism.pruning.selection import Candidates, select
 from support import slow_selection
 
 # Few distinct values, so that most of them tie; the extremes of what a weight may be.
@@ -124,9 +126,9 @@ def test_double_precision_keeps_the_exact_number(score: str) -> None:
 def test_what_cannot_be_kept() -> None:
     layers = [Candidates(torch.ones(3), torch.tensor([0.0, 0.5, 0.0])), Candidates(torch.ones(1))]
     with pytest.raises(InputError, match="cannot keep 3 weights: 2 are left to choose from"):
-        select(layers, 3, selection.magnitude)
+        select(layers, 3, magnitude)
     with pytest.raises(InputError, match="cannot keep -1 weights"):
-        select(layers, -1, selection.magnitude)
+        select(layers, -1, magnitude)
 
 
 def test_the_weights_are_not_written_to() -> None:
@@ -135,32 +137,84 @@ def test_the_weights_are_not_written_to() -> None:
     assert theta.tolist() == [-1, 2, -2]
 
 
-# ---------------------------------------------------------------------- scores
-
-
-def lamp_by_definition(theta: Tensor) -> Tensor:
-    squares = theta.flatten().double().square().tolist()
-    scores = []
-    for u, mine in enumerate(squares):
-        # Of equal weights the earlier one counts as the larger.
-        above = [v > mine or (v == mine and at <= u) for at, v in enumerate(squares)]
-        total = sum(v for v, counts in zip(squares, above, strict=True) if counts)
-        scores.append(mine / total if total else 0.0)
-    return torch.tensor(scores, dtype=torch.float64).view(theta.shape)
-
-
-@given(st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.5, 1e-3, 7.0]), min_size=1, max_size=20))
-def test_lamp_is_its_definition(weights: list[float]) -> None:
-    theta = torch.tensor(weights)
-    expected = lamp_by_definition(theta)
-    torch.testing.assert_close(slow_selection.lamp(theta), expected)
-    totals = theta.double().square().sort(descending=True).values.cumsum(0)
-    values = theta.double().abs().sort(descending=True).values
-    found = selection.lamp(values, totals)
-    torch.testing.assert_close(found, expected.sort(descending=True).values)
-
-
 def test_lamp_gives_each_layer_something_whatever_its_scale() -> None:
     theta = torch.randn(30, generator=torch.Generator().manual_seed(0))
     assert all(mask.any() for mask in masks_of([theta, theta * 1e-9], 2, "lamp"))
-    assert math.isclose(float(slow_selection.lamp(theta).max()), 1.0)
+
+
+# ---------------------------------------------------------------------- many ties, little memory
+
+# Of few bits, for sums of squares that are exact in whatever order they are added.
+EXACT_LEVELS = [0.0, 2**-10, 0.25, -0.25, 0.375, 0.5, 1.0, -3.0]
+runs = st.lists(
+    st.tuples(st.sampled_from(EXACT_LEVELS), st.integers(1, 400)), min_size=1, max_size=5
+)
+
+
+@both_scores
+@given(layers=st.lists(runs, min_size=1, max_size=4), seed=seeds, share=st.floats(0, 1))
+def test_long_runs_of_equal_weights(
+    score: str, layers: list[list[tuple[float, int]]], seed: int, share: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    thetas = []
+    for layer in layers:
+        theta = torch.cat([torch.full((length,), level) for level, length in layer])
+        thetas.append(theta[torch.randperm(len(theta), generator=generator)])
+    keep = int(share * sum(map(len, thetas)))
+    assert_same(masks_of(thetas, keep, score), slow_selection.select(thetas, keep, score))
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that torch makes inside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+        self.bytes = max([self.bytes, *(each.numel() * each.element_size() for each in made)])
+        return result
+
+
+def codebook_lenet5() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.tensor([-0.1, -0.03, 0.03, 0.1])
+    shapes = [(20, 1, 5, 5), (50, 20, 5, 5), (500, 800), (10, 500)]
+    return [values[torch.randint(4, shape, generator=generator)] for shape in shapes]
+
+
+def constant_beside(*shape: int) -> list[Tensor]:
+    """As wide bounds as there can be on one side, and many bins between them on the other."""
+    other = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    return [torch.full((400, 250), 0.1), other]
+
+
+@both_scores
+@pytest.mark.parametrize(
+    ("thetas", "keep"),
+    [
+        (codebook_lenet5(), 43_050),
+        (constant_beside(10, 10), 10_000),
+        (constant_beside(1000, 300), 60_000),
+        ([torch.tensor(LEVELS * 3), torch.tensor(LEVELS)], 21),
+        ([torch.tensor([1e-45, 3e38] * 9), torch.full((18,), 1.0)], 20),
+    ],
+    ids=["codebooks", "constant", "constant and many", "all levels", "extremes"],
+)
+def test_memory_follows_the_open_bins_and_not_the_range_they_span(
+    score: str, thetas: list[Tensor], keep: int
+) -> None:
+    """Whose tables were of 0.4 to 19 GB."""
+    with LargestTensor() as largest:
+        cuts = select([Candidates(theta) for theta in thetas], keep, SCORES[score])
+    assert sum(cut.count for cut in cuts) == keep
+    assert largest.bytes <= 4 * 2**20
+
+
+def test_equal_layers_share_ties_that_need_rounding() -> None:
+    """0.1² times a number has no exact float64, and is the same in all layers all the same."""
+    thetas = [torch.full((n,), 0.1) for n in (1000, 1700, 40_000)]
+    assert [int(mask.sum()) for mask in masks_of(thetas, 2000, "lamp")] == [667, 667, 666]

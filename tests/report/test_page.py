@@ -84,7 +84,7 @@ def run(tmp_path_factory, digits: Dataset) -> Path:
 @pytest.fixture(scope="module")
 def search(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("search")
-    asterism.sparsify(trained(), **task(), max_drop=2.0, max_epochs=12, run=out)
+    asterism.sparsify(trained(), task(), max_drop=2.0, max_epochs=12, run=out)
     return out
 
 

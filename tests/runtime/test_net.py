@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -117,6 +118,28 @@ def test_a_graph_that_lies_is_refused(graph: Graph) -> None:
         Net(graph, TENSORS)
 
 
+@pytest.mark.parametrize("op", ["softmax", "tanh", "add"])
+def test_values_that_are_too_large_together_take_no_memory(op: str) -> None:
+    """Each of them fits; a few dozen bytes must not take gigabytes before they are refused."""
+    arity = 2 if op == "add" else 1
+    nodes = tuple(Node(op, (place,) * arity) for place in range(20))
+    data = encode(Graph((2**14, 2**14), nodes))
+    assert len(data) < 80
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="the values up to layer 1 .* smaller inputs"):
+            Net(decode(data), {})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+
+
+def test_views_of_one_value_are_counted_once() -> None:
+    nodes = tuple(Node("reshape", (place,), settings=(2**13, 2**13)) for place in range(20))
+    assert Net(Graph((2**26,), nodes), {}).output_shape == (2**13, 2**13)
+
+
 @settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_graph_is_refused_or_runs(data: st.DataObject) -> None:
@@ -211,6 +234,17 @@ def test_dead_units_are_not_computed() -> None:
     assert not by_place[2].needed[:10].any()
     x = torch.randn(5, *shape)
     np.testing.assert_allclose(net(x.numpy()), answer(model, x), rtol=1e-4, atol=1e-4)
+
+
+def test_what_only_dead_layers_read_is_not_computed() -> None:
+    """A pooling that needs all of its input needs none of it where nothing reads the pooling."""
+    pool = Node("max_pool", (1,), settings={"kernel_h": 2, "kernel_w": 2, "stride_h": 1})
+    nodes = (Node("conv", (0,), (0,)), pool, Node("flatten", (2,)), Node("linear", (3,), (1, 2)))
+    tensors = {"conv": np.ones((2, 1, 1, 1)), "fc": np.zeros((3, 12)), "bias": np.arange(3)}
+    net = Net(Graph((1, 4, 4), nodes), tensors)
+    np.testing.assert_array_equal(net(np.ones((5, 1, 4, 4), np.float32))[4], [0, 1, 2])
+    if library.load() is not None:
+        assert [layer.node.op for layer in net.layers] == ["linear"]
 
 
 def test_a_plan_is_not_measured_on_a_wrong_input() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from asterism import (
     AffineScaling,
-    AllLayers,
     Exact,
     GeometricTau,
     Greedy,
@@ -20,8 +19,10 @@ from asterism import (
     Heads,
     InputError,
     Noise,
+    ProximalReweighting,
     ReweightedL1,
     ReweightedL2,
+    Splicing,
 )
 from asterism.scaling.initialisers import Initialiser
 from asterism.scaling.penalties import Penalty
@@ -40,10 +41,14 @@ from support.explicit import (
 
 INITIALISERS = [Greedy(), Noise(0.1), Exact()]
 SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "proximal in q": {"lam": 0.05},
-    "proximal in theta": {"lam": 0.05, "affine": False},
-    "at each step": {"lam": 0.05, "affine": False, "reweight_every": "step"},
+    **{f"plain, {start}": {"initialiser": start} for start in INITIALISERS},
+    **{f"proximal in q, {start}": {"initialiser": start, "lam": 0.05} for start in INITIALISERS},
+    "proximal in theta": {
+        "lam": 0.05,
+        "algorithm": ProximalReweighting,
+        "reweight_every": "round",
+    },
+    "at each step": {"lam": 0.05, "algorithm": ProximalReweighting},
 }
 
 
@@ -59,16 +64,12 @@ def constant_within_rows(tensor: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("penalty", [ReweightedL1(0.3), ReweightedL2(0.3)], ids=repr)
-@pytest.mark.parametrize("initialiser", INITIALISERS, ids=repr)
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_groups_of_one_are_single_weights(
-    penalty: Penalty, initialiser: Initialiser, settings: str
-) -> None:
+def test_groups_of_one_are_single_weights(penalty: Penalty, settings: str) -> None:
     models = [make_model(), make_model()]
     masks = []
     for model, chosen in zip(models, (penalty, Group(penalty, by=one_by_one)), strict=True):
-        options = {"penalty": chosen, "initialiser": initialiser, **SETTINGS[settings]}
-        optimizer = wrap(model, **options)
+        optimizer = wrap(model, penalty=chosen, **SETTINGS[settings])
         optimizer.reweight()
         train(model, optimizer, range(4))
         optimizer.prune(density=0.4)
@@ -114,8 +115,7 @@ def test_the_proximal_step_shrinks_the_rms_of_each_group() -> None:
         model,
         torch.optim.SGD(model.parameters(), lr=0.1),
         penalty=Group(ReweightedL1(tau=0.3, relative=False), by="row"),
-        affine=False,
-        reweight_every="step",
+        algorithm=ProximalReweighting,
         lam=1.5,
     )
     expected = model.fc1.weight.detach().clone()
@@ -157,7 +157,7 @@ def test_a_hard_threshold_cuts_whole_groups_and_latent_ones_return() -> None:
     assert constant_within_rows(alive)
     assert 0 < int(alive.sum()) < alive.numel()
     model = make_model()
-    optimizer = wrap(model, penalty=Group(HardThreshold(1.0), by="filter"), latent=True)
+    optimizer = wrap(model, penalty=Group(HardThreshold(1.0), by="filter"), algorithm=Splicing)
     seen = set()
     for step in range(30):
         optimizer.reweight()
@@ -276,7 +276,7 @@ def test_zeros_that_are_frozen_are_single_weights() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_saved_run_goes_on_bit_by_bit(settings: str) -> None:
-    options = {"penalty": Group(ReweightedL2(0.3)), "initialiser": Noise(0.1)} | SETTINGS[settings]
+    options = {"penalty": Group(ReweightedL2(0.3))} | SETTINGS[settings]
     options["anneal"] = GeometricTau(0.5)
     model = make_model()
     optimizer = wrap(model, **options)
@@ -338,13 +338,7 @@ def recover(penalty: Penalty, **options: Any) -> tuple[Tensor, Tensor]:
     model = nn.Linear(5, 12, bias=False, dtype=torch.float64)
     with torch.no_grad():
         model.weight.copy_((torch.linalg.pinv(matrix) @ target).view(12, 5))
-    optimizer = AffineScaling(
-        torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
-        model,
-        penalty,
-        layers=AllLayers(),
-        **options,
-    )
+    optimizer = wrap(model, penalty=penalty, **options)
     for _ in range(8):
         optimizer.reweight()
         for _ in range(150):
@@ -356,7 +350,7 @@ def recover(penalty: Penalty, **options: Any) -> tuple[Tensor, Tensor]:
 
 
 AFFINE = {"anneal": GeometricTau(0.3, floor=1e-6)}
-PROXIMAL = {"lam": 0.05, "affine": False, "reweight_every": "step"}
+PROXIMAL = {"algorithm": ProximalReweighting, "lam": 0.05}
 
 
 @pytest.mark.parametrize("options", [AFFINE, PROXIMAL], ids=["affine scaling", "proximal"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from asterism import Group, ReweightedL1
+from asterism import Group, ProximalReweighting, ReweightedL1
 from asterism.pruning.scores import count
 from asterism.scaling.penalties import Penalty
 from support.explicit import (
@@ -129,8 +129,7 @@ def test_the_proximal_step_kills_whole_units_and_no_parts_of_them(kind: str) -> 
         sgd,
         penalty=Group(ReweightedL1(0.3), by="filter"),
         lam=0.3,
-        affine=False,
-        reweight_every="step",
+        algorithm=ProximalReweighting,
     )
     train(model, optimizer, range(40))
     dead = 0

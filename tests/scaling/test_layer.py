@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from asterism import ChartrandYin, ConstantTau, Exact, Greedy, InputError, Noise, ReweightedL1
+from asterism.scaling.affine_scaling import reweight
 from asterism.scaling.layer import Layer, measure_scale
 from asterism.weights.noise import standard_normal
 
@@ -31,7 +32,7 @@ def make_layer(seed: int = 0) -> Layer:
 def test_theta_is_q_times_omega(seed: int) -> None:
     layer = make_layer(seed)
     for t, initialiser in enumerate((Exact(), Greedy(), Noise(0.2))):
-        layer.reweight(initialiser, ConstantTau(), True, f"{seed}/{t}")
+        reweight(layer, initialiser, ConstantTau(), True, f"{seed}/{t}")
         torch.testing.assert_close(layer.q * layer.omega, layer.param.detach())
         assert (layer.omega > 0).all()
         assert layer.scaled
@@ -41,9 +42,9 @@ def test_theta_is_q_times_omega(seed: int) -> None:
 @given(seeds)
 def test_greedy_keeps_q_and_the_norm(seed: int) -> None:
     layer = make_layer(seed)
-    layer.reweight(Exact(), ConstantTau(), True, "")
+    reweight(layer, Exact(), ConstantTau(), True, "")
     q, norm = layer.q, layer.param.norm()
-    layer.reweight(Greedy(), ConstantTau(), True, "")
+    reweight(layer, Greedy(), ConstantTau(), True, "")
     torch.testing.assert_close(layer.q, q)
     torch.testing.assert_close(layer.param.norm(), norm)
 
@@ -69,7 +70,7 @@ def test_pruning_leaves_a_positive_zero() -> None:
 
 def test_state_and_load_are_inverse() -> None:
     layer, other = make_layer(0), make_layer(1)
-    layer.reweight(Noise(0.1), ConstantTau(), True, "key")
+    reweight(layer, Noise(0.1), ConstantTau(), True, "key")
     layer.prune(layer.param > 0)
     other.check(layer.state())
     other.load({name: value.clone() for name, value in layer.state().items()})
@@ -85,7 +86,7 @@ def test_tau_falls_once_theta_has_settled_since_the_last_reweighting() -> None:
     anneal = ChartrandYin(forced=False)
 
     def reweighted() -> float:
-        layer.reweight(Exact(), anneal, True, "key")
+        reweight(layer, Exact(), anneal, True, "key")
         assert isinstance(layer.penalty, ReweightedL1)
         return layer.penalty.tau
 

@@ -13,6 +13,7 @@ from asterism import (
     AffineScaling,
     Focuss,
     InputError,
+    ProximalReweighting,
     ReweightedL1,
     ReweightedL2,
 )
@@ -70,12 +71,12 @@ def test_the_proximal_step_of_second_order_divides_q() -> None:
     torch.testing.assert_close(model.fc1.weight.detach(), theta / (1 + 2 * 0.1 * 2.0))
 
 
-def make_plain_metric(model: nn.Module, **options: Any) -> AffineScaling:
+def make_plain_metric(model: nn.Module, **options: Any) -> ProximalReweighting:
     return wrap(
         model,
         torch.optim.SGD(model.parameters(), lr=0.1),
         penalty=ReweightedL1(tau=0.3, relative=False),
-        affine=False,
+        algorithm=ProximalReweighting,
         lam=0.2,
         **options,
     )
@@ -83,7 +84,7 @@ def make_plain_metric(model: nn.Module, **options: Any) -> AffineScaling:
 
 def test_with_a_plain_metric_psi_weights_the_penalty_by_the_round() -> None:
     model = make_model()
-    optimizer = make_plain_metric(model)
+    optimizer = make_plain_metric(model, reweight_every="round")
     start = model.fc1.weight.detach().clone()
     optimizer.reweight()
     assert torch.equal(model.fc1.weight, start)
@@ -98,7 +99,7 @@ def test_with_a_plain_metric_psi_weights_the_penalty_by_the_round() -> None:
 
 def test_with_a_plain_metric_psi_can_be_renewed_at_each_step() -> None:
     model = make_model()
-    optimizer = make_plain_metric(model, reweight_every="step")
+    optimizer = make_plain_metric(model)
     expected = model.fc1.weight.detach().clone()
     for _ in range(3):
         still_step(optimizer)
@@ -109,7 +110,8 @@ def test_with_a_plain_metric_psi_can_be_renewed_at_each_step() -> None:
 
 def test_a_plain_metric_trains_as_the_inner_optimizer_does() -> None:
     model, other = make_model(), make_model()
-    optimizer = wrap(model, torch.optim.Adam(model.parameters(), lr=0.01), affine=False)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = wrap(model, adam, algorithm=ProximalReweighting, lam=0.0)
     optimizer.reweight()
     train(model, optimizer, range(5))
     train(other, torch.optim.Adam(other.parameters(), lr=0.01), range(5))
@@ -172,10 +174,8 @@ def test_weights_without_a_gradient_are_left_alone() -> None:
 
 def test_choices_that_contradict_each_other_are_refused() -> None:
     model = make_model()
-    with pytest.raises(InputError, match="needs affine=False"):
-        wrap(model, reweight_every="step")
-    with pytest.raises(InputError, match="reweight_every is one of round, step, got 'steps'"):
-        wrap(model, reweight_every="steps")
+    with pytest.raises(InputError, match="reweight_every is one of step, round, got 'steps'"):
+        wrap(model, algorithm=ProximalReweighting, lam=0.1, reweight_every="steps")
     with pytest.raises(InputError, match="on_reweight is one of reset, rescale, got 'keep'"):
         wrap(model, on_reweight="keep")
     with pytest.raises(InputError, match="lam must be non-negative and finite, got -1"):
@@ -189,5 +189,5 @@ def test_the_printed_focuss_has_no_proximal_step_in_q_space():
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = AffineScaling(sgd, model, Focuss(0.5, 0.1), lam=0.1)
     model(torch.rand(2, 4)).sum().backward()
-    with pytest.raises(InputError, match="lam > 0 with Focuss.*needs affine=False"):
+    with pytest.raises(InputError, match="lam > 0 with Focuss.*needs ProximalReweighting"):
         optimizer.step()

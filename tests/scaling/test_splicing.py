@@ -9,21 +9,21 @@ import torch
 from torch import nn
 
 from asterism import (
-    AffineScaling,
     HardThreshold,
     InputError,
     ReweightedL1,
+    Splicing,
 )
 from support.explicit import assert_exact_zeros, loss, make_model, nonzeros, omegas, train, wrap
 
 
-def splice(model: nn.Module, **options: Any) -> AffineScaling:
+def splice(model: nn.Module, **options: Any) -> Splicing:
     """As Dynamic Network Surgery: cut below 0.2, back above 0.3."""
     return wrap(
         model,
         torch.optim.SGD(model.parameters(), lr=0.1),
         penalty=HardThreshold(0.2, 0.3, relative=False),
-        latent=True,
+        algorithm=Splicing,
         **options,
     )
 
@@ -46,7 +46,7 @@ def test_gradients_pass_straight_through_to_latent_weights() -> None:
         torch.testing.assert_close(model.fc1.weight.grad, gradient)
 
 
-def push(model: nn.Sequential, optimizer: AffineScaling, amount: float) -> None:
+def push(model: nn.Sequential, optimizer: Splicing, amount: float) -> None:
     """One step that adds `amount` to every latent weight of fc1."""
     optimizer.zero_grad()
     model.fc1.weight.grad = torch.full_like(model.fc1.weight, -amount / 0.1)
@@ -96,7 +96,10 @@ def test_gradients_stay_straight_through_with_a_soft_omega() -> None:
     """Of any penalty, not of a threshold alone."""
     model = make_model()
     optimizer = wrap(
-        model, torch.optim.SGD(model.parameters(), lr=0.1), penalty=ReweightedL1(0.3), latent=True
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        penalty=ReweightedL1(0.3),
+        algorithm=Splicing,
     )
     q = model.fc1.weight.detach().clone()
     optimizer.reweight()

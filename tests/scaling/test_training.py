@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
-from asterism import AffineScaling, HardThreshold, InputError, ReweightedL1
+from asterism import AffineScaling, HardThreshold, InputError, ReweightedL1, Splicing
 from support.explicit import (
     Explicit,
     assert_equal,
@@ -213,7 +213,7 @@ def test_the_norm_is_clipped_in_q_space() -> None:
 
 def test_the_norm_of_straight_through_gradients_is_their_own() -> None:
     model = make_model()
-    optimizer = wrap(model, penalty=HardThreshold(0.5), latent=True)
+    optimizer = wrap(model, penalty=HardThreshold(0.5), algorithm=Splicing)
     optimizer.reweight()
     loss(model, 0).backward()
     expected = nn.utils.get_total_norm([param.grad for param in model.parameters()])

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +15,10 @@ from torch import nn
 
 import asterism
 from asterism.errors import FormatError, InputError
+from asterism.search.pareto import TrialRecord
+from asterism.storage.run_folder import alone_in
+from asterism.storage.snapshots import read_snapshot, write_snapshot
+from support.paths import ROOT
 from support.small import task, trained
 
 
@@ -19,12 +27,17 @@ def dense() -> nn.Module:
     return trained()
 
 
-def search(model: nn.Module, folder, fit=None, **options):
+def search(model: nn.Module, folder, fit=None, higher_is_better=True, generators=None, **options):
     torch.manual_seed(1)
-    settings = {**task(), "max_drop": 2.0, "max_epochs": 20, "run": folder, **options}
-    if fit is not None:
-        settings["fit"] = fit(settings["fit"])
-    return asterism.sparsify(model, **settings)
+    whole = task()
+    whole = asterism.Task(
+        whole.fit if fit is None else fit(whole.fit),
+        whole.evaluate,
+        higher_is_better,
+        whole.generators if generators is None else generators,
+    )
+    settings = {"max_drop": 2.0, "max_epochs": 20, "run": folder, **options}
+    return asterism.sparsify(model, whole, **settings)
 
 
 def test_interrupted_at_each_trial_it_ends_in_the_same_bits(dense, tmp_path):
@@ -112,5 +125,94 @@ def test_a_hostile_file_runs_nothing(dense, tmp_path):
 def test_the_result_is_plain_json(dense, tmp_path):
     result = search(copy.deepcopy(dense), tmp_path)
     written = json.loads((tmp_path / "result.json").read_text())
-    assert written["history"] == result.history
+    assert [TrialRecord.from_json(record) for record in written["history"]] == result.history
     assert written["best"] == result.best.summary()
+
+
+def test_a_folder_in_which_another_is_at_work_is_refused_before_any_training(dense, tmp_path):
+    with alone_in(tmp_path), pytest.raises(InputError, match="another process is at work in"):
+        search(copy.deepcopy(dense), tmp_path, never)
+    assert not tmp_path.exists(), "nothing was written"
+
+
+def test_of_two_processes_in_one_folder_one_is_refused(dense, tmp_path):
+    """The second starts while the first is in its first call of `fit`."""
+    program = (
+        "import asterism, support.small as small\n"
+        f"asterism.sparsify(small.trained(), small.task(), max_drop=2.0, run={str(tmp_path)!r})"
+    )
+    errors = []
+
+    def fit_beside_another(fit):
+        def fit_once(model, optimizer, epochs):
+            if not errors:
+                environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+                command = [sys.executable, "-c", program]
+                errors.append(subprocess.run(command, stderr=subprocess.PIPE, env=environment))
+            fit(model, optimizer, epochs)
+
+        return fit_once
+
+    search(copy.deepcopy(dense), tmp_path, fit_beside_another, max_epochs=4)
+    assert errors[0].returncode == 1
+    last = errors[0].stderr.decode().splitlines()[-1]
+    assert f"InputError: another process is at work in {tmp_path}" in last
+    assert (tmp_path / "result.json").exists()
+
+
+def never(fit):
+    def fail(model, optimizer, epochs):
+        raise AssertionError("it was trained first")
+
+    return fail
+
+
+@pytest.mark.parametrize("place", ["a file", "below a file", "/proc/self"])
+def test_a_folder_that_cannot_be_written_is_one_line_before_any_training(place, dense, tmp_path):
+    (tmp_path / "file").touch()
+    folder = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "run"}.get(place)
+    with pytest.raises(InputError, match="cannot write") as error:
+        search(copy.deepcopy(dense), folder or Path(place), never)
+    assert "\n" not in str(error.value)
+
+
+def test_a_search_begun_by_an_earlier_version_is_continued(dense, tmp_path):
+    """Its config has another order, and its state calls the strength of the re-weighting a pull."""
+
+    def interrupted(fit):
+        calls = iter([False, True])
+
+        def second_call_fails(model, optimizer, epochs):
+            fit(model, optimizer, epochs)
+            if next(calls):
+                raise KeyboardInterrupt
+
+        return second_call_fails
+
+    ends = []
+    for name in ("now", "then"):
+        folder, model = tmp_path / name, copy.deepcopy(dense)
+        with pytest.raises(KeyboardInterrupt):
+            search(model, folder, interrupted)
+        if name == "then":
+            state = read_snapshot(folder / "state.pt")
+            state["pull"] = state.pop("strength")
+            write_snapshot(folder / "state.pt", state)
+            (folder / "config.json").write_text(json.dumps(CONFIG_OF_BEFORE))
+        search(model, folder, resume=True)
+        ends.append(model.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+CONFIG_OF_BEFORE = {
+    "max_drop": 2.0,
+    "higher_is_better": True,
+    "budget": {"max_epochs": 20, "max_minutes": None, "epochs_per_cut": None},
+    "reweighting": 0.2,
+    "include": None,
+    "exclude": None,
+    "penalty": {"kind": "ReweightedL1", "tau": 0.3, "relative": True},
+    "densities": {},
+    "weights": {"0.weight": [32, 20], "4.weight": [3, 32]},
+    "threads": torch.get_num_threads(),
+}

@@ -69,8 +69,8 @@ def test_every_kind_of_layer_gets_sparse_within_the_tolerance(make):
     task = asterism.supervised(batches(), batches())
     task.fit(model, torch.optim.AdamW(model.parameters(), lr=0.02), epochs=20)
     before = copy.deepcopy(model.state_dict())
-    result = asterism.sparsify(model, **task, max_drop=5.0, max_epochs=20)
-    assert task.evaluate(model) == result.best.metric >= result.history[0]["metric"] - 5.0
+    result = asterism.sparsify(model, task, max_drop=5.0, max_epochs=20)
+    assert task.evaluate(model) == result.best.metric >= result.history[0].metric - 5.0
     assert result.best.density < 0.9
     assert model.state_dict().keys() == before.keys()
     if isinstance(model, Attentive):

@@ -1,31 +1,44 @@
-"""What a search is told: the optimizer that a recipe makes, and one line for what is wrong."""
+"""The options of a search: what each accepts, what it makes, and one line for what is wrong."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import fields
+
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from asterism.errors import InputError
 from asterism.scaling.group_penalty import Group
 from asterism.scaling.penalties import Focuss, ReweightedL1, ReweightedL2
-from asterism.search.options import SearchRecipe, by_pattern, make_recipe
-
-LEAST = {"model": "net.py:model", "data": "net.py:loaders", "max_drop": 0.2}
+from asterism.search.options import KINDS, SparsifyOptions, meanings
 
 
-def made(recipe: SearchRecipe) -> torch.optim.Optimizer:
-    make = recipe.make_optimizer()
-    assert make is not None
+def options(**given: object) -> SparsifyOptions:
+    return SparsifyOptions(**{"max_drop": 0.2, **given})  # type: ignore[arg-type]
+
+
+def made(given: SparsifyOptions) -> torch.optim.Optimizer:
+    (make,) = given.optimizers()
     return make([nn.Parameter(torch.zeros(2))])
 
 
 @pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adamw", torch.optim.AdamW)])
 def test_the_learning_rate_is_the_optimizers(name: str, kind: type) -> None:
-    default = made(make_recipe({**LEAST, "optimizer": name}, "x"))
-    chosen = made(make_recipe({**LEAST, "optimizer": name, "lr": 0.0123}, "x"))
+    default, chosen = made(options(optimizer=name)), made(options(optimizer=name, lr=0.0123))
     assert type(default) is type(chosen) is kind
     assert chosen.param_groups[0]["lr"] == 0.0123 != default.param_groups[0]["lr"]
+
+
+def test_without_an_optimizer_the_search_has_a_choice() -> None:
+    assert len(options().optimizers()) > 1
+    with pytest.raises(InputError, match="lr needs an optimizer: sgd or adamw"):
+        options(lr=0.1).optimizers()
 
 
 @pytest.mark.parametrize(
@@ -33,15 +46,17 @@ def test_the_learning_rate_is_the_optimizers(name: str, kind: type) -> None:
     [
         (None, None),
         ("focuss", Focuss()),
+        (Focuss(), Focuss()),
         ({"name": "reweighted_l2", "tau": 0.5}, ReweightedL2(tau=0.5)),
         (
             {"conv*": {"name": "reweighted_l1", "by": "filter"}, "*": "reweighted_l2"},
             {"conv*": Group(ReweightedL1(), by="filter"), "*": ReweightedL2()},
         ),
+        ({"fc*": ReweightedL2(0.5), "*": "focuss"}, {"fc*": ReweightedL2(0.5), "*": Focuss()}),
     ],
 )
 def test_penalties_come_by_name_or_by_table_or_by_pattern(given: object, expected: object) -> None:
-    assert make_recipe({**LEAST, "penalty": given}, "x").make_penalty() == expected
+    assert options(penalty=given).penalties() == expected
 
 
 @pytest.mark.parametrize(
@@ -49,40 +64,50 @@ def test_penalties_come_by_name_or_by_table_or_by_pattern(given: object, expecte
     [
         ("magic", "unknown penalty 'magic': choose from reweighted_l1"),
         ({"fc*": {"tau": 0.1}}, "unknown penalty None"),
-        ({"name": "reweighted_l1", "tua": 0.1}, "reweighted_l1 cannot be made so: .*tua"),
+        ({"name": "reweighted_l1", "tua": 0.1}, "reweighted_l1 cannot be made: .*tua"),
     ],
 )
 def test_a_wrong_penalty_is_one_line(given: object, message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
-        make_recipe({**LEAST, "penalty": given}, "x").make_penalty()
+        options(penalty=given).penalties()
     assert "\n" not in str(error.value)
 
 
-def test_options_by_pattern_are_split_at_the_last_sign() -> None:
-    assert by_pattern(["a=b*=0.5"], "--density") == {"a=b*": "0.5"}
-    for text in ("0.5", "=0.5", "conv*="):
-        with pytest.raises(InputError, match="--density is PATTERN=VALUE"):
-            by_pattern([text], "--density")
+WRONG = {
+    "float": [None, "much", True, [1.0], 1j],
+    "int": [None, 2.5, 2.0, "3", True],
+    "Sequence[str]": ["conv*", ["head", 3], {"conv*": 1}],
+    "Mapping[str, float]": [0.5, {"fc*": "half"}, {3: 0.5}, ["fc*=0.5"]],
+}
 
 
-def test_without_an_optimizer_the_search_chooses() -> None:
-    assert make_recipe(LEAST, "x").make_optimizer() is None
-    with pytest.raises(InputError, match="lr needs an optimizer: sgd or adamw"):
-        make_recipe({**LEAST, "lr": 0.1}, "x").make_optimizer()
+@pytest.mark.parametrize("name", [each.name for each in fields(SparsifyOptions)])
+def test_a_value_of_a_wrong_type_is_one_line_that_names_the_option(name: str) -> None:
+    annotation = {each.name: str(each.type) for each in fields(SparsifyOptions)}[name]
+    required = annotation.removesuffix(" | None")
+    if required not in KINDS:
+        assert name in ("optimizer", "penalty"), f"nothing checks {name}"
+        return
+    for value in WRONG[required]:
+        if value is None and required != annotation:
+            continue
+        with pytest.raises(InputError, match=f"{name} must be {KINDS[required].expected}, found"):
+            options(**{name: value})
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"max_dorp": 1}, "x has an unknown key 'max_dorp'"),
-        ({"max_drop": "much"}, "x: max_drop must be int or float, found 'much'"),
-        ({"max_epochs": True}, "x: max_epochs must be int, found True"),
-        ({"exclude": ["head", 3]}, "x: exclude must be a list of patterns"),
-        ({"densities": {"fc*": "half"}}, "x: densities must be numbers by pattern"),
-        ({"densities": 0.5}, "x: densities must be dict, found 0.5"),
-        ({"model": None}, "x lacks model"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_source(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make_recipe({**LEAST, **settings}, "x")
+@given(st.integers(2, 10**6), st.floats(0, 1e6))
+def test_numbers_of_numpy_are_plain_numbers(epochs: int, drop: float) -> None:
+    given = options(max_drop=np.float64(drop), max_epochs=np.int64(epochs))
+    assert given == options(max_drop=drop, max_epochs=epochs)
+    assert type(given.max_drop) is float
+    assert type(given.max_epochs) is int
+
+
+def test_every_option_has_a_meaning() -> None:
+    assert list(meanings(SparsifyOptions)) == [each.name for each in fields(SparsifyOptions)]
+
+
+def test_the_options_start_without_torch() -> None:
+    """`asterism --help` reads the meanings."""
+    program = "import sys, asterism.search.options; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

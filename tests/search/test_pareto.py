@@ -1,37 +1,16 @@
-"""Weights of many networks at once, and which of them are worth keeping."""
+"""What a search has measured, and which networks are worth keeping."""
 
 from __future__ import annotations
 
-import torch
+import json
+import math
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asterism.search.pareto import Point, pack, pareto, unpack
-
-
-def test_packing_is_exact_and_a_copy_and_small_where_sparse():
-    torch.manual_seed(0)
-    sparse = torch.randn(30, 40, dtype=torch.float64)
-    sparse[torch.rand(30, 40) < 0.9] = 0
-    state = {
-        "sparse": sparse,
-        "dense": torch.randn(3, 3).to(memory_format=torch.contiguous_format),
-        "count": torch.tensor(0),
-        "empty": torch.zeros(0),
-        "extra": {"anything": [1, 2]},
-    }
-    packed = pack(state)
-    assert packed["sparse"]["index"].numel() == sparse.count_nonzero()
-    before = sparse.clone()
-    sparse.zero_()
-    back = unpack(packed)
-    assert torch.equal(back["sparse"], before)
-    assert back["sparse"].dtype == torch.float64
-    for name in ("dense", "count", "empty"):
-        assert torch.equal(back[name], state[name])
-        assert back[name].dtype == state[name].dtype
-    assert back["extra"] == {"anything": [1, 2]}
-
+from asterism.search.pareto import Point, TrialRecord, pareto
+from support.paths import ROOT
 
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1)
 
@@ -53,3 +32,23 @@ def test_the_front_is_exactly_what_nothing_else_beats(pairs, higher):
     }
     assert {(each.nonzeros, each.metric) for each in front} == expected
     assert len(front) == len(expected)
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+records = st.builds(TrialRecord, metric=st.none() | numbers, density=numbers, seconds=numbers)
+
+
+@given(records)
+def test_a_record_survives_json(record):
+    again = TrialRecord.from_json(json.loads(json.dumps(record.to_json())))
+    assert again == record
+    assert str(again) == str(record)
+
+
+@pytest.mark.parametrize("name", ["lenet5", "cnn", "mlp", "transformer"])
+def test_the_records_that_are_kept_can_be_read(name):
+    kept = json.loads((ROOT / "experiments" / "sparsify" / f"{name}.json").read_text())
+    history = [TrialRecord.from_json(record) for record in kept["history"]]
+    assert [record.to_json() for record in history] == kept["history"]
+    assert history[0].trial == "dense"
+    assert math.isclose(history[0].metric, kept["dense"]["metric"])

@@ -10,10 +10,19 @@ import pytest
 import torch
 from torch import nn
 
-from asterism import AffineScaling, InputError, ReweightedL1
+from asterism import AffineScaling, InputError, ReweightedL1, Task, plan
 from asterism.experiments.lenets import lenet5
-from asterism.search.plan import Row, plan, suggest
+from asterism.search.plan import Row, suggest
 from support.explicit import loss, make_model, train
+
+
+def judged_by(evaluate: Callable[[nn.Module], float]) -> Task:
+    """A task that can be measured and not trained, which is all that a plan needs."""
+
+    def fit(model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> None:
+        raise AssertionError("a plan never trains")
+
+    return Task(fit, evaluate)
 
 
 def make_evaluate(model: nn.Module) -> Callable[[nn.Module], float]:
@@ -69,7 +78,7 @@ def test_sensitivity_is_the_metric_of_the_model_with_one_layer_cut() -> None:
     model = make_model()
     evaluate = make_evaluate(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = plan(model, evaluate, densities=(0.5, 0.125))
+    found = plan(model, judged_by(evaluate), densities=(0.5, 0.125))
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
     assert found.metric == evaluate(model)
@@ -92,18 +101,18 @@ def test_the_weights_come_back_when_the_metric_raises() -> None:
         return 1.0
 
     with pytest.raises(RuntimeError, match="out of data"):
-        plan(model, evaluate)
+        plan(model, judged_by(evaluate))
     assert torch.equal(model.fc1.weight, before)
 
 
 def test_a_metric_must_be_a_number_for_the_model_as_it_is() -> None:
     with pytest.raises(InputError, match="evaluate gave nan for the model as it is"):
-        plan(make_model(), lambda model: math.nan)
+        plan(make_model(), judged_by(lambda model: math.nan))
 
     def fragile(model: nn.Module) -> float:
         return math.nan if (model.get_parameter("fc1.weight") == 0).any() else 1.0
 
-    found = plan(make_model(), fragile)
+    found = plan(make_model(), judged_by(fragile))
     text = json.dumps(found.to_json(), allow_nan=False)
     assert json.loads(text)["parameters"][0]["metrics"]["0.5"] is None
     assert found.suggestion.densities["fc1.weight"] == 1
@@ -147,7 +156,7 @@ def test_without_a_metric_every_layer_is_treated_alike() -> None:
 
 def test_the_densities_suggested_are_what_prune_takes() -> None:
     model = make_model()
-    found = plan(model, make_evaluate(model))
+    found = plan(model, judged_by(make_evaluate(model)))
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     options = {"exclude": list(found.suggestion.exclude)} if found.suggestion.exclude else {}
     optimizer = AffineScaling(sgd, model, ReweightedL1(), **options)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn.functional import mse_loss
 from torch.optim import Optimizer
 
-from asterism import AffineScaling, AllLayers, ReweightedL1
+from asterism import AffineScaling, AllLayers, ReweightedL1, SparseOptimizer
 
 MakeOptimizer = Callable[..., Optimizer]
 
@@ -76,15 +76,21 @@ def make_model(dtype: torch.dtype = torch.float64) -> nn.Sequential:
     return model.to(dtype)
 
 
-def wrap(model: nn.Module, optimizer: Optimizer | None = None, **options: Any) -> AffineScaling:
+def wrap(
+    model: nn.Module,
+    optimizer: Optimizer | None = None,
+    *,
+    algorithm: Callable[..., Any] = AffineScaling,
+    **options: Any,
+) -> Any:
     """All layers re-weighted at once, unless told otherwise."""
     if optimizer is None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     penalty = options.pop("penalty", ReweightedL1(tau=0.3))
-    return AffineScaling(optimizer, model, penalty, **{"layers": AllLayers(), **options})
+    return algorithm(optimizer, model, penalty, **{"layers": AllLayers(), **options})
 
 
-def omegas(optimizer: AffineScaling) -> dict[str, Tensor]:
+def omegas(optimizer: SparseOptimizer) -> dict[str, Tensor]:
     """By name, as a checkpoint holds them."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     number = {param: key for key, param in enumerate(params)}
@@ -136,11 +142,11 @@ def assert_equal(model: nn.Module, other: nn.Module) -> None:
         assert torch.equal(theta, others[name]), name
 
 
-def nonzeros(optimizer: AffineScaling) -> int:
+def nonzeros(optimizer: SparseOptimizer) -> int:
     return sum(int((weight != 0).sum()) for weight in optimizer.weights().values())
 
 
-def assert_exact_zeros(model: nn.Module, optimizer: AffineScaling) -> None:
+def assert_exact_zeros(model: nn.Module, optimizer: SparseOptimizer) -> None:
     """+0, bit by bit, and nothing that is not a number anywhere."""
     for name, mask in optimizer.masks().items():
         pruned = model.get_parameter(name).detach()[~mask]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import asterism
-from asterism.search.supervised import Supervised
+from asterism.search.task import Supervised
 
 
 class Slow(TensorDataset):
@@ -38,6 +39,18 @@ def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, 
 
 def task() -> Supervised:
     return asterism.supervised(*loaders())
+
+
+def task_with(**changed: Any) -> asterism.Task:
+    """The same task with one of its functions, its direction or its generators changed."""
+    whole = task()
+    parts = {
+        "fit": whole.fit,
+        "evaluate": whole.evaluate,
+        "higher_is_better": whole.higher_is_better,
+        "generators": whole.generators,
+    }
+    return asterism.Task(**{**parts, **changed})
 
 
 def untrained() -> nn.Sequential:

@@ -32,10 +32,14 @@ from asterism import (
     HardThreshold,
     InputError,
     Noise,
+    ProximalReweighting,
     ReweightedL1,
     ReweightedL2,
+    Splicing,
 )
-from asterism.pruning.selection import SCORES, Candidates, select
+from asterism.pruning.scores import SCORES
+from asterism.pruning.selection import Candidates, select
+from asterism.scaling.reweighting import Reweighting
 from asterism.weights.noise import BLOCK, standard_normal
 from asterism.weights.sharding import whole
 from support.explicit import make_model, omegas, train, wrap
@@ -49,28 +53,26 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "noise": {"initialiser": Noise(0.1), "anneal": ChartrandYin(forced=False)},
     "penalty": {
         "penalty": ReweightedL2(0.3),
-        "affine": False,
-        "reweight_every": "step",
+        "algorithm": ProximalReweighting,
         "lam": 0.05,
     },
-    "latent": {"penalty": HardThreshold(0.5, 0.7), "latent": True},
+    "latent": {"penalty": HardThreshold(0.5, 0.7), "algorithm": Splicing},
     "groups": {"penalty": Group(ReweightedL1(0.3), by="channel"), "lam": 0.02},
     "groups by step": {
         "penalty": Group(ReweightedL1(0.3), by="row"),
-        "affine": False,
-        "reweight_every": "step",
+        "algorithm": ProximalReweighting,
         "lam": 0.05,
     },
 }
 
 
-def start(settings: str, prepare: Prepare) -> tuple[nn.Module, AffineScaling]:
+def start(settings: str, prepare: Prepare) -> tuple[nn.Module, Reweighting]:
     model = prepare(make_model())
     adam = torch.optim.AdamW(model.parameters(), lr=0.01)
     return model, wrap(model, adam, **SETTINGS[settings])
 
 
-def first_half(model: nn.Module, optimizer: AffineScaling) -> None:
+def first_half(model: nn.Module, optimizer: Reweighting) -> None:
     """Up to a re-weighting whose effect on the inner state is still to come."""
     optimizer.reweight()
     train(model, optimizer, range(3))
@@ -81,7 +83,7 @@ def first_half(model: nn.Module, optimizer: AffineScaling) -> None:
     optimizer.reweight()
 
 
-def second_half(model: nn.Module, optimizer: AffineScaling) -> Result:
+def second_half(model: nn.Module, optimizer: Reweighting) -> Result:
     train(model, optimizer, range(6, 8))
     norm = optimizer.clip_grad_norm_(0.01)
     optimizer.step()
@@ -104,7 +106,7 @@ def run(settings: str, prepare: Prepare) -> Result:
 # ---------------------------------------------------------------------- checkpoints
 
 
-def save(model: nn.Module, optimizer: AffineScaling, folder: Path) -> None:
+def save(model: nn.Module, optimizer: Reweighting, folder: Path) -> None:
     model_state, state = get_state_dict(model, optimizer)
     dcp.save({"model": model_state, "optimizer": state}, checkpoint_id=folder)
 

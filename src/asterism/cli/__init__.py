@@ -5,6 +5,7 @@ Heavy imports happen inside the commands, so that `asterism --help` answers at o
     commands/    one file for each command
     common       what several commands share
     factories    models and data by the name of the function that makes them
+    recipe_file  the settings of a search in a TOML file
     progress     bars for a person, lines for a pipe
     layer_table  the layers of a network in training, redrawn in place
 """

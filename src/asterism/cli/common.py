@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from asterism.search.supervised import Supervised
+    from asterism.search.task import Supervised
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def network_and_task(
     """What the factories make, with the weights of the checkpoint, in eval mode."""
     from asterism.cli.factories import make_data, make_model
     from asterism.export.checkpoints import put_into
-    from asterism.search.supervised import supervised
+    from asterism.search.task import supervised
 
     network = make_model(model)
     put_into(network, state, checkpoint)

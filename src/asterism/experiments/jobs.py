@@ -30,7 +30,7 @@ from asterism.graph.compaction import compact
 from asterism.graph.live_forward import NotLiveError, live_forward
 from asterism.storage.atomic_files import read_json, write_json
 from asterism.storage.config import describe
-from asterism.storage.run_folder import alone_in, claim
+from asterism.storage.run_folder import own
 from asterism.weights.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.weights.names import layer
 from asterism.weights.targets import choose
@@ -77,20 +77,17 @@ def run(
 
     A finished run is read, not repeated. The test set is looked at once, at the very end.
     """
-    config = job.config(data)
-    with alone_in(folder):
-        claim(folder, config, resume)
-        if (folder / "result.json").exists():
-            result: Record = read_json(folder / "result.json")
-            return result
+    with own(folder, job.config(data), resume) as owned:
+        if (finished := owned.result()) is not None:
+            return finished
+        owned.claim()
         if start is not None:
             model.load_state_dict(start)
         history = train_phases(job, folder, model, data, resume=resume, watch=watch)
-        write_json(folder / "history.json", history)
         write_checkpoint(folder / "model.safetensors", model.state_dict())
         weights = {target.name: target.param for target in choose(model)}
-        result = summarise(job, model, weights, history, data) | {"config": config}
-        write_json(folder / "result.json", result)
+        result = summarise(job, model, weights, history, data) | {"config": owned.config}
+        owned.finish(history, result)
         for path in (*folder.glob("checkpoint*.pt"), *folder.glob("phase.*")):
             path.unlink()
         return result

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from asterism.errors import DivergedError, InputError
 from asterism.experiments.augmentation import Augment
 from asterism.experiments.mnist import Dataset, Split
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.schedules import Schedule
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.storage.snapshots import read_snapshot, write_snapshot
 from asterism.weights.metrics import error_percent, kurtosis, nonzeros, total_density_percent
 from asterism.weights.names import layer
@@ -52,13 +52,15 @@ class Stage:
     begin    called once before the first step, e.g. to re-weight or prune
     on_step  called before each step with the progress through the stage, 0 to 1
     skip     asked once with the history so far: a converged run skips what is left
+
+    The first two are given the recipe's optimizer, of whatever class it is.
     """
 
     name: str
     epochs: int
     lr: Schedule
-    begin: Callable[[AffineScaling], Any] = _nothing
-    on_step: Callable[[AffineScaling, float], Any] = _nothing
+    begin: Callable[[Any], Any] = _nothing
+    on_step: Callable[[Any, float], Any] = _nothing
     skip: Callable[[History], bool] = _never
 
 
@@ -77,7 +79,7 @@ class Progress:
 
 def train(
     model: nn.Module,
-    optimizer: AffineScaling,
+    optimizer: SparseOptimizer,
     stages: Sequence[Stage],
     data: Dataset,
     *,
@@ -133,7 +135,7 @@ def train(
     return progress.history
 
 
-def measure(model: Forward, optimizer: AffineScaling, validation: Split) -> Record:
+def measure(model: Forward, optimizer: SparseOptimizer, validation: Split) -> Record:
     """What the history holds of a network: error, density, kurtosis, re-weightings so far."""
     weights = optimizer.weights()
     kept = nonzeros(weights)
@@ -149,7 +151,7 @@ def measure(model: Forward, optimizer: AffineScaling, validation: Split) -> Reco
 
 def _train_epoch(
     forward: Forward,
-    optimizer: AffineScaling,
+    optimizer: SparseOptimizer,
     stage: Stage,
     epoch: int,
     batches: Iterator[Split],
@@ -190,7 +192,7 @@ def _is_finite(model: nn.Module) -> bool:
     return all(bool(param.isfinite().all()) for param in model.parameters())
 
 
-def _snapshot(model: nn.Module, optimizer: AffineScaling, progress: Progress) -> Record:
+def _snapshot(model: nn.Module, optimizer: SparseOptimizer, progress: Progress) -> Record:
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     return {
         **_clone(state),
@@ -201,7 +203,7 @@ def _snapshot(model: nn.Module, optimizer: AffineScaling, progress: Progress) ->
     }
 
 
-def _restore(snapshot: Record, model: nn.Module, optimizer: AffineScaling) -> Progress:
+def _restore(snapshot: Record, model: nn.Module, optimizer: SparseOptimizer) -> Progress:
     model.load_state_dict(snapshot["model"])
     optimizer.load_state_dict(_clone(snapshot["optimizer"]))
     torch.set_rng_state(snapshot["rng"])

@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 
 from asterism.errors import InputError
 from asterism.file.quantising import quantise
-from asterism.scaling.interrupts import uninterrupted
-from asterism.scaling.optimizer_wrapper import OptimizerWrapper, hooked
+from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.optimizer_wrapper import OptimizerWrapper, hooked
 
 
 @dataclass

@@ -1,9 +1,11 @@
 """A network as data: layers, weights and shapes, without the program that made them.
 
 network        the graph, and its bytes
+encoding       numbers and names as bytes
+operations     what a layer may be: one class each, with all that any stage knows of it
+stages         what the stages hand to an operation
 shapes         whether a graph and its weights fit together
-windows        which inputs a pooling layer looks at
-capture        from a torch module to a graph, by the rules of capture_rules
+capture        from a torch module to a graph
 rebuild        from a graph to a torch module
 unit_flow      which layers make the units that others read
 compaction     dead units out, exactly, and back

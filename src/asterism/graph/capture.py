@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,10 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
-from asterism.graph.capture_rules import RULES, Arguments, Translation, UnsupportedError, shape_of
 from asterism.graph.network import Graph, Node
+from asterism.graph.operations import OPERATIONS
+from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.stages import Call, Settings
 
 
 def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Graph:
@@ -47,14 +49,32 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     return _Translation(program, names).graph(tuple(example.shape[1:]))
 
 
-class _Translation(Translation):
-    """Torch's graph as ours, node by node, by the rules of `captured_ops`."""
+def _hand_on(call: Call) -> int:
+    """Of a call that changes nothing, as dropout in evaluation: the number of what it was given."""
+    if call.args.get("train"):
+        raise UnsupportedError
+    return call.value(call.args.get("self", call.args.get("input")))
+
+
+RULES: dict[str, Callable[[Call], int]] = {
+    **{
+        f"aten.{name}.default": _hand_on
+        for name in ("contiguous", "clone", "dropout", "alias", "detach")
+    },
+    **{name: each.capture for each in OPERATIONS.values() for name in each.captures},
+}
+
+
+class _Translation:
+    """Torch's graph as ours, node by node: the nodes so far, and the numbers of torch's values."""
 
     def __init__(self, program: ExportedProgram, names: list[str]) -> None:
         signature = program.graph_signature
         places = {name: place for place, name in enumerate(names)}
         held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-        super().__init__({inner: places[name] for inner, name in held.items() if name in places})
+        self.weights = {inner: places[name] for inner, name in held.items() if name in places}
+        self.values: dict[fx.Node, int] = {}
+        self.nodes: list[Node] = []
         self.inputs = set(signature.user_inputs)
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
@@ -73,7 +93,7 @@ class _Translation(Translation):
             elif node.op == "call_function" and node.target is operator.getitem:
                 if node.args[1] == 0:  # the values of a pooling, and not their places
                     self.values[node] = self.value(node.args[0])
-            elif node.op == "call_function" and shape_of(node) is not None:
+            elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
                 self.follow_memory(node)
             elif node.op == "output":
@@ -96,17 +116,65 @@ class _Translation(Translation):
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
             self.stale |= sharing - {first, node}
 
+    def add(self, node: Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes)
+
+    def value(self, node: Any) -> int:
+        if node not in self.values:
+            raise UnsupportedError
+        return self.values[node]
+
     def translate(self, node: fx.Node) -> int:
         """The number of the value that `node` computes."""
         length = len(self.nodes)
         try:
-            if shape_of(node)[:1] != (self.batch,):
+            call = _Call(self, node)
+            if call.shape[:1] != (self.batch,):
                 raise UnsupportedError
-            return RULES[_name(node)](self, node, _arguments(node))
+            return RULES[_name(node)](call)
         except (UnsupportedError, KeyError):
             del self.nodes[length:]
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
             return self.add(Node(_name(node), tuple(read)))
+
+
+class _Call:
+    """A call of torch's, as an operation sees it that may have been called."""
+
+    def __init__(self, to: _Translation, node: fx.Node) -> None:
+        self._to, self._node = to, node
+        self.args: Mapping[str, Any] = _arguments(node)
+        self.shape = self.shape_of(node)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        if not all(isinstance(size, int) for size in self.shape[1:]):
+            raise UnsupportedError
+        return self.shape[1:]
+
+    def shape_of(self, argument: Any) -> tuple[Any, ...]:
+        shape = _shape(argument) if isinstance(argument, fx.Node) else None
+        if shape is None:
+            raise UnsupportedError
+        return shape
+
+    def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
+        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
+        return self._to.add(Node(op, (self.value(self._node.args[0]),), tuple(places), settings))
+
+    def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
+        return self._to.add(Node(op, inputs, settings=settings))
+
+    def value(self, argument: Any) -> int:
+        return self._to.value(argument)
+
+
+def _shape(node: fx.Node) -> tuple[Any, ...] | None:
+    """The shape of a node's result, or of the first of several; None where that is a number."""
+    result = node.meta.get("val")
+    result = result[0] if isinstance(result, tuple | list) else result
+    return tuple(result.shape) if isinstance(result, Tensor) else None
 
 
 def _living(nodes: list[Node], output: int) -> tuple[Node, ...]:
@@ -137,7 +205,7 @@ def _name(node: fx.Node) -> str:
     return str(node.target)
 
 
-def _arguments(node: fx.Node) -> Arguments:
+def _arguments(node: fx.Node) -> dict[str, Any]:
     """All arguments by name, defaults included."""
     formal = _schema(node).arguments
     values = {argument.name: argument.default_value for argument in formal}

@@ -24,6 +24,7 @@ import asterism.kernels.library as library
 from asterism.errors import InputError
 from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node
+from asterism.graph.operations.pooling import halves
 
 BLOCK = 32  # images, as in kernels/program.h
 WORTH = 0.05  # of the weights left: with twice as many dense kernels are faster
@@ -199,21 +200,11 @@ def _layers(graph: Graph, weights: list[nn.Parameter | None]) -> list[_Layer]:
             flat = True
         elif node.op == "relu" and layers and not layers[-1].get("relu"):
             layers[-1]["relu"] = True
-        elif _halves(node) and layers and not layers[-1].get("pool") and not flat:
+        elif halves(node) and layers and not layers[-1].get("pool") and not flat:
             layers[-1]["pool"] = True
         else:
             raise NotLiveError(f"{node.op} cannot be trained through the non-zeros alone")
     return [_Layer(**layer) for layer in layers]
-
-
-def _halves(node: Node) -> bool:
-    return (
-        node.op == "max_pool"
-        and node.pair("kernel") == (2, 2)
-        and node.pair("stride") in ((0, 0), (2, 2))
-        and node.pair("padding") == (0, 0)
-        and node.pair("dilation") == (1, 1)
-    )
 
 
 def _weighted(node: Node, weights: list[nn.Parameter | None]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import lightning.pytorch as pl
 
 from asterism.errors import InputError
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.routine import Routine
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 
 
 class AffineScalingCallback(pl.Callback):
@@ -17,7 +17,7 @@ class AffineScalingCallback(pl.Callback):
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
-        self.scaling: AffineScaling | None = None
+        self.scaling: SparseOptimizer | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if len(trainer.optimizers) != 1:

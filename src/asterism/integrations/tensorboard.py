@@ -1,12 +1,13 @@
 """Records as scalars and weights as histograms in TensorBoard: a `watch` for whatever has one.
 
-sparsify(model, ..., watch=TensorBoard("runs/board", weights))
+sparsify(model, task, ..., watch=TensorBoard("runs/board", weights))
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ class TensorBoard:
         self.writer: Any = writers.SummaryWriter(str(folder))
         self.weights = weights or {}
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, given: Any) -> None:
+        """A record: a mapping, or a dataclass such as the search's `TrialRecord`."""
+        record: Record = given if isinstance(given, Mapping) else asdict(given)
         step = record["epoch"] if "epoch" in record else record["epochs"]
         for name, number in numbers(record):
             self.writer.add_scalar(name, number, step)

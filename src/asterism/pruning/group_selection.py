@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from asterism.pruning.scores import OUT, SCORES
+from asterism.pruning.scores import OUT, SCORES, score_all
 from asterism.weights.partition import Partition
 
 
@@ -32,10 +32,10 @@ class Units:
 def measure(theta: Tensor, kept: Tensor, groups: Partition | None, score: str) -> Units:
     """The live groups of a layer with their scores; of the dead ones OUT."""
     if groups is None:
-        scores, size = SCORES[score](theta * kept, None).flatten(), kept.flatten().long()
+        scores, size = score_all(theta * kept, SCORES[score]).flatten(), kept.flatten().long()
     else:
         magnitudes, size = rms(theta * kept, groups), groups.sums(kept.long())
-        scores = SCORES[score](magnitudes, groups.sizes)
+        scores = score_all(magnitudes, SCORES[score], groups.sizes)
     return Units(scores.masked_fill(size == 0, OUT), size)
 
 

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from asterism.errors import InputError
 from asterism.pruning import group_selection, n_to_m
-from asterism.pruning.scores import count
-from asterism.pruning.selection import SCORES, Candidates, Cut, magnitude, select
+from asterism.pruning.scores import SCORES, count, magnitude
+from asterism.pruning.selection import Candidates, Cut, select
 from asterism.weights.names import check_patterns, lookup, matches
 from asterism.weights.partition import Partition
 from asterism.weights.sharding import any_shard, extremes, place_like, whole
@@ -39,7 +39,7 @@ class TooFewError(InputError):
 
 @dataclass(frozen=True)
 class Request:
-    """What `AffineScaling.prune` was asked for; exactly one of the first four."""
+    """What `prune` was asked for; exactly one of the first four."""
 
     density: float | Mapping[str, float] | None = None
     threshold: float | Mapping[str, float] | None = None

@@ -1,12 +1,20 @@
 """Exactly so many of the highest scores over all layers, found by counting.
 
 Nothing is sorted, joined or gathered. Within a layer every score ranks weights as their magnitude
-does, so the choice is one magnitude per layer. It is closed in on from both sides: magnitudes are
-counted in bins of equal leading bits, a bin bounds the scores in it, and only bins whose bounds
-leave them undecided are divided further: down to single magnitudes, then to single weights.
+does, so that the choice is one magnitude per layer. It is found by narrowing in:
 
-Sums are of integers, over chunks and over ranks alike, so that neither their order nor the
-sharding can change a mask. Magnitudes are compared as float32, scores as float64.
+1. The magnitudes of each layer are counted in bins of equal leading bits, the bins of a histogram.
+2. Each bin bounds the scores in it. Bins above where the cut can lie stay, bins below go.
+3. The open bins with the widest bounds are divided: those of several magnitudes by counting again
+   the weights in them, those of equal weights by their positions.
+4. Back to 2, until each open bin has one score. The rest is given to them in the order of ties.
+
+Only open bins are counted, and so many at a time: memory and time depend on how many of them there
+are, not on how far apart they lie.
+
+Sums are of integers, over chunks and over ranks alike: neither their order nor the sharding can
+change a mask. All ranks hold the same bins, and so they sum tables of the same shape. Magnitudes
+are compared as float32, scores as float64.
 """
 
 from __future__ import annotations
@@ -18,31 +26,25 @@ import torch
 from torch import Tensor
 
 from asterism.errors import InputError
-from asterism.pruning.selection_bins import Bins, Score, decide, find, join, share_out
+from asterism.pruning.scores import Score, magnitude
+from asterism.pruning.selection_bins import (
+    FINER,
+    Bins,
+    decide,
+    find_entry,
+    join,
+    split_by_magnitude,
+    split_by_position,
+    take_highest,
+    whole_layers,
+    widest,
+)
 from asterism.weights.sharding import from_local, local, place_of, sum_over_shards
 
-SHIFTS = (16, 8, 0)  # how many trailing bits each round leaves out
 CHUNK = 2**17  # over which sums of squares of 16 bits are exact in float64
 BLOCK = 2**16  # positions counted together in the search for the last of equal weights
 ALL_BITS = 2**31 - 1
 LARGEST = torch.finfo(torch.float32).max
-
-
-def magnitude(value: Tensor, total: Tensor) -> Tensor:
-    """|theta|."""
-    return value
-
-
-def lamp(value: Tensor, total: Tensor) -> Tensor:
-    """theta² over the sum of the layer's theta² at or above it (Lee et al. 2021).
-
-    A layer's largest weight scores 1, so a global cut leaves each layer something, and layers
-    of different scales compete fairly. Of equal weights the earlier counts as the larger.
-    """
-    return (value.square() / total).nan_to_num_(0.0)
-
-
-SCORES: dict[str, Score] = {"magnitude": magnitude, "lamp": lamp}
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ class Candidates:
     alive: Tensor | None = None
 
     def chunks(self) -> Iterator[Tensor]:
-        """The bits of the magnitudes in this rank's shard, which order as they do; dead: -1."""
+        """The magnitudes in this rank's shard, as the bits of float32; -1 for the dead.
+
+        Read as integers, the bits of numbers that are not negative order as the numbers do.
+        """
         theta = local(self.theta.detach()).reshape(-1)
         alive = None if self.alive is None else local(self.alive).reshape(-1)
         for start in range(0, theta.numel(), CHUNK):
@@ -76,7 +81,13 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Cut:
-    """What stays of a layer: weights from `bits` on, and the first `ties` of those just under."""
+    """What stays of one layer.
+
+    candidates  its weights
+    count       how many of them stay
+    bits        magnitudes with at least these bits stay
+    ties        so many of the weights with the next smaller magnitude stay too, the first ones
+    """
 
     candidates: Candidates
     count: int
@@ -88,6 +99,7 @@ class Cut:
         theta = self.candidates.theta
         mask = torch.empty(place_of(theta)[0], dtype=torch.bool, device=theta.device)
         flat = mask.view(-1)
+        # Chunk by chunk, without a second tensor of the layer's size.
         for number, bits in enumerate(self.candidates.chunks()):
             torch.ge(bits, self.bits, out=flat[number * CHUNK : (number + 1) * CHUNK])
         if self.ties:
@@ -109,17 +121,19 @@ class Cut:
             yield indices, positions
 
     def _last_position(self) -> int:
-        """Of the first `ties` weights just under the cut: its block, then its place in there."""
+        """The position in the whole of the last of the `ties` weights that stay."""
         theta = self.candidates.theta
+        # How many tied weights there are in each block of positions tells which block it is in.
         blocks = torch.zeros(theta.numel() // BLOCK + 1, dtype=torch.int64, device=theta.device)
         for _, positions in self._tied():
             blocks += torch.bincount(positions // BLOCK, minlength=len(blocks))
-        block, number = find(sum_over_shards(blocks, theta), self.ties)
+        block, number = find_entry(sum_over_shards(blocks, theta), self.ties)
+        # Then the same within that block, position by position.
         places = torch.zeros(BLOCK, dtype=torch.int64, device=theta.device)
         for _, positions in self._tied():
             inside = positions[positions // BLOCK == block]
             places += torch.bincount(inside % BLOCK, minlength=BLOCK)
-        return block * BLOCK + find(sum_over_shards(places, theta), number)[0]
+        return block * BLOCK + find_entry(sum_over_shards(places, theta), number)[0]
 
 
 def select(layers: Sequence[Candidates], count: int, score: Score) -> list[Cut]:
@@ -127,94 +141,92 @@ def select(layers: Sequence[Candidates], count: int, score: Score) -> list[Cut]:
 
     Equal scores go to the earlier layer, then to the earlier position in it.
 
+    layers  the weights to choose from
+    count   how many of them stay
+    score   one of `scores.SCORES`
+
     >>> layers = [Candidates(torch.tensor([3.0, 1.0])), Candidates(torch.tensor([1.0, 2.0]))]
     >>> [cut.mask() for cut in select(layers, 3, magnitude)]
     [tensor([True, True]), tensor([False,  True])]
     """
-    needed, chosen = count, []
-    ranges = [_Range() for _ in layers]
-    for shift in SHIFTS:
-        bins = join(
-            [
-                _count(layer, number, within, shift, squares=score is not magnitude)
-                for number, (layer, within) in enumerate(zip(layers, ranges, strict=True))
-            ]
-        )
-        if shift == SHIFTS[0] and not 0 <= count <= int(bins.count.sum()):
-            left = int(bins.count.sum())
-            raise InputError(f"cannot keep {count} weights: {left} are left to choose from")
-        sure, open_ = decide(bins, needed, score)
-        ranges = [_range_of(open_[open_.layer == number], shift) for number in range(len(layers))]
-        needed -= int(sure.count.sum())
-        chosen.append(sure)
-    while not open_.settled(score).all():
-        sure, open_ = decide(open_.divided(score), needed, score)
-        needed -= int(sure.count.sum())
-        chosen.append(sure)
-    kept = join([*chosen, share_out(open_, needed, score)])
+    bins = _divide(whole_layers(len(layers)), layers, score)
+    if not 0 <= count <= bins.weights:
+        raise InputError(f"cannot keep {count} weights: {bins.weights} are left to choose from")
+    kept, undecided = decide(bins, count, score)
+    while (chosen := widest(undecided, score)).any():
+        divided = _divide(undecided[chosen], layers, score)
+        bins = join([undecided[~chosen], divided])
+        stays, undecided = decide(bins, count - kept.weights, score)
+        kept = join([kept, stays])
+    kept = join([kept, take_highest(undecided, count - kept.weights, score)])
     return [_cut(layer, kept[kept.layer == number]) for number, layer in enumerate(layers)]
 
 
-@dataclass(frozen=True)
-class _Range:
-    """Magnitudes of a layer by their bits, both ends included, and the squares above them."""
-
-    first: int = 0
-    last: int = ALL_BITS
-    before: float = 0.0
-
-
-def _range_of(bins: Bins, shift: int) -> _Range:
-    if not len(bins):
-        return _Range(last=-1)
-    last = int(bins.bits[0]) + 2**shift - 1
-    return _Range(int(bins.bits[-1]), last, float(bins.before[0]))
+def _divide(bins: Bins, layers: Sequence[Candidates], score: Score) -> Bins:
+    """Each bin in its parts. Those with free bits are counted, each layer in a pass of its own."""
+    parts = [split_by_position(bins[bins.free_bits == 0])]
+    for number, free_bits in _kinds(bins):
+        alike = bins[(bins.layer == number) & (bins.free_bits == free_bits)]
+        alike = alike[alike.bits.argsort()]
+        table = _count(layers[number], alike.bits, free_bits, squares=score is not magnitude)
+        parts.append(split_by_magnitude(alike, table))
+    return join(parts)
 
 
-def _count(layer: Candidates, number: int, within: _Range, shift: int, squares: bool) -> Bins:
-    """The weights in a range, in bins of 2^shift neighbouring magnitudes."""
-    size = (within.last + 1 - within.first) >> shift
-    everything = within == _Range() and layer.alive is None
-    # Of each bin the number of weights, the sum of their trailing bits and of those squared.
-    table = torch.zeros(3, size, dtype=torch.int64, device=layer.theta.device)
-    for bits in layer.chunks() if size else ():
-        if not everything:
-            bits = bits.masked_select((bits >= within.first) & (bits <= within.last))
-        bin_of = (bits - within.first) >> shift
-        table[0] += torch.bincount(bin_of, minlength=size)
-        if squares and shift:
-            rest = (bits & (2**shift - 1)).double()
-            table[1] += torch.bincount(bin_of, rest, minlength=size).long()
-            table[2] += torch.bincount(bin_of, rest.square_(), minlength=size).long()
-    table = sum_over_shards(table, layer.theta).cpu() if size else table.cpu()
-    return _bins(table, number, within, shift)
+def _kinds(bins: Bins) -> list[tuple[int, int]]:
+    """The layers and numbers of free bits that occur in bins, where there are free bits."""
+    kinds = zip(bins.layer.tolist(), bins.free_bits.tolist(), strict=True)
+    return sorted({(layer, free_bits) for layer, free_bits in kinds if free_bits})
 
 
-def _bins(table: Tensor, number: int, within: _Range, shift: int) -> Bins:
-    """From what was counted to sums of squares: Σ(small + unit·rest)²."""
-    filled = table[0].nonzero().flatten().flip(0)
-    count, rest, square_of_rest = table[:, filled]
-    bits = within.first + (filled << shift)
-    small, large = _value(bits), _value(bits + (2**shift - 1))
-    unit = _value(bits + 1) - small
-    squares = count * small.square() + 2 * small * unit * rest + unit.square() * square_of_rest
-    through = within.before + squares.cumsum(0)
-    before = torch.cat([through.new_tensor([within.before]), through])[:-1]
-    layer = torch.full_like(count, number)
-    return Bins(layer, bits, count, small, large, before, through, count)
+def _count(layer: Candidates, starts: Tensor, free_bits: int, squares: bool) -> Tensor:
+    """The weights in each part of some bins, all ranks together: what `split_by_magnitude` needs.
+
+    starts     the bits with which each bin begins, from small to large
+    free_bits  how many trailing bits differ in a bin
+    squares    whether the sums of the trailing bits and of their squares are needed
+    """
+    finer = FINER[free_bits]
+    parts = len(starts) << (free_bits - finer)
+    starts = starts.to(layer.theta.device, torch.int32)
+    # For each part the number of weights, the sum of their trailing bits, and of those squared.
+    table = torch.zeros(3, parts, dtype=torch.int64, device=layer.theta.device)
+    for bits in layer.chunks():
+        if free_bits < 31 or layer.alive is not None:
+            bits = bits.masked_select(_between(bits, starts, free_bits))
+        bits, part_of = _sort_into_parts(bits, starts, free_bits)
+        table[0] += torch.bincount(part_of, minlength=parts)
+        if squares and finer:  # with no bit left the magnitude says it all
+            rest = (bits & (2**finer - 1)).double()
+            table[1] += torch.bincount(part_of, rest, minlength=parts).long()
+            table[2] += torch.bincount(part_of, rest.square_(), minlength=parts).long()
+    return sum_over_shards(table, layer.theta).cpu().view(3, len(starts), -1)
 
 
-def _value(bits: Tensor) -> Tensor:
-    return bits.to(torch.int32).view(torch.float32).double()
+def _between(bits: Tensor, starts: Tensor, free_bits: int) -> Tensor:
+    """Where a weight lies from the first bin to the last: of most layers only few do."""
+    return torch.ge(bits, starts[0]) & torch.le(bits, starts[-1] + (2**free_bits - 1))
+
+
+def _sort_into_parts(bits: Tensor, starts: Tensor, free_bits: int) -> tuple[Tensor, Tensor]:
+    """The weights that are in a bin, and the number of the part that each is in."""
+    finer = FINER[free_bits]
+    if len(starts) == 1:
+        return bits, (bits - starts[0]) >> finer
+    bin_of = torch.searchsorted(starts, bits, right=True) - 1
+    ahead = (bits - starts[bin_of]) >> finer
+    parts = 1 << (free_bits - finer)
+    inside = ahead < parts
+    return bits[inside], (bin_of * parts + ahead)[inside]
 
 
 def _cut(layer: Candidates, kept: Bins) -> Cut:
     """From all that is kept of a layer to where it ends."""
     if not len(kept):
         return Cut(layer, 0, ALL_BITS)
-    count, lowest = int(kept.count.sum()), int(kept.bits.min())
+    lowest = int(kept.bits.min())
     last = kept[kept.bits == lowest]
-    taken = int(last.count.sum())
-    if taken == int(last.run[0]):
-        return Cut(layer, count, lowest)
-    return Cut(layer, count, lowest + 1, taken)
+    if last.weights == int(last.ties[0]):
+        return Cut(layer, kept.weights, lowest)
+    # Of the smallest magnitude that is kept, not all weights are.
+    return Cut(layer, kept.weights, lowest + 1, ties=last.weights)

@@ -1,44 +1,51 @@
-"""Bins of weights, the bounds they put on the scores inside, and what those bounds decide.
+"""The arithmetic of `selection`: bins of weights, bounds on the scores in them, what these decide.
 
-The arithmetic of `selection`, on a few thousand numbers: no weights, no ranks.
+Works on at most some hundred thousand numbers: no weights, no ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-Score = Callable[[Tensor, Tensor], Tensor]
-"""A weight's score from its magnitude and the sum of the layer's squares down to it, itself
-included; it falls when the magnitude falls and when the sum rises."""
+from asterism.pruning.scores import Score
 
-PIECES = 1024  # into which a run of equal weights is divided at once
+FINER = {31: 16, 16: 8, 8: 0}
+"""How many free bits the parts of a bin have, by how many the bin has."""
+PARTS = 256  # into which a run of equal weights is divided at once
+MOST_DIVIDED = 512  # bins in one round, which bounds the tables that are counted
 SLACK = 1e-12  # of the bounds, for rounding
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins that hold something, layer by layer, each layer from its largest weights down.
+    """The bins of a histogram over each layer's magnitudes: those that hold a weight, in any order.
 
-    layer           its number
-    bits            of the smallest magnitude that would fall into the bin
-    count           of weights in it
-    small, large    the magnitudes it may hold
-    before, through the layer's sum of squares down to the bin, and down to its end
-    run             of how many equal weights this bin is a piece; `count` where it is no piece
+    The weights in a bin have magnitudes that agree, as float32, in all but the last `free_bits`
+    bits. Where no bit is free they are equal, and the bin may be one part of a run of equal
+    weights, which then differ by their positions only.
+
+    layer       its number
+    bits        of the smallest magnitude that falls into the bin
+    free_bits   how many trailing bits may differ in it
+    count       of weights in it
+    above       the sum of squares of the layer's weights that are larger than those in the bin
+    through     the sum of squares of the layer's weights up to the last one in the bin
+    ties        how many equal weights there are in the run of which the bin is a part
+    ties_ahead  how many weights of this run come before the bin
     """
 
     layer: Tensor
     bits: Tensor
+    free_bits: Tensor
     count: Tensor
-    small: Tensor
-    large: Tensor
-    before: Tensor
+    above: Tensor
     through: Tensor
-    run: Tensor
+    ties: Tensor
+    ties_ahead: Tensor
 
     def __getitem__(self, which: Tensor) -> Bins:
         return Bins(*(getattr(self, field.name)[which] for field in fields(self)))
@@ -46,35 +53,24 @@ class Bins:
     def __len__(self) -> int:
         return len(self.count)
 
-    def least(self, score: Score) -> Tensor:
-        """No score in the bin is below it: the last weight's, were it as small as can be."""
-        return score(self.small, self.through)
+    @property
+    def weights(self) -> int:
+        """How many there are in all bins together."""
+        return int(self.count.sum())
 
-    def most(self, score: Score) -> Tensor:
-        """No score in the bin is above it: the first weight's, were it as large as can be."""
-        return score(self.large, self.before + self.large.square())
+    def lowest_score(self, score: Score) -> Tensor:
+        """No score in the bin is below it: the last weight's, if it were as small as can be."""
+        return score(value_of(self.bits), self.through)
 
-    def settled(self, score: Score) -> Tensor:
-        """Where the bin has one score."""
-        return (self.count == 1) | (self.least(score) == self.most(score))
+    def highest_score(self, score: Score) -> Tensor:
+        """No score in the bin is above it: the first weight's, if it were as large as can be."""
+        largest = value_of(self.bits + (1 << self.free_bits) - 1)
+        return score(largest, self.above + (self.ties_ahead + 1) * largest.square())
 
-    def divided(self, score: Score) -> Bins:
-        """Runs of equal weights, where they are not settled, in pieces by their positions."""
-        size = (self.count + PIECES - 1) // PIECES
-        size = torch.where(self.settled(score), self.count, size)
-        pieces = (self.count + size - 1) // size
-        parent = torch.repeat_interleave(torch.arange(len(self)), pieces)
-        first_piece = (pieces.cumsum(0) - pieces)[parent]
-        bins, size = self[parent], size[parent]
-        start = (torch.arange(len(parent)) - first_piece) * size
-        stop = torch.minimum(start + size, bins.count)
-        square = bins.large.square()
-        return replace(
-            bins,
-            count=stop - start,
-            before=bins.before + start * square,
-            through=bins.before + stop * square,
-        )
+    def is_final(self, score: Score) -> Tensor:
+        """Where a bin need not be divided any more: all its weights are equal in size and score."""
+        same_score = self.lowest_score(score) == self.highest_score(score)
+        return (self.free_bits == 0) & ((self.count == 1) | same_score)
 
 
 def join(bins: Sequence[Bins]) -> Bins:
@@ -82,39 +78,127 @@ def join(bins: Sequence[Bins]) -> Bins:
     return Bins(*(torch.cat([getattr(each, name) for each in bins]) for name in names))
 
 
+def value_of(bits: Tensor) -> Tensor:
+    """The float32 that has these bits, as float64."""
+    return bits.to(torch.int32).view(torch.float32).double()
+
+
+# ---------------------------------------------------------------------- deciding
+
+
 def decide(bins: Bins, count: int, score: Score) -> tuple[Bins, Bins]:
-    """The bins that are in for sure, and those of which it is not yet known.
+    """The bins whose weights are among the `count` highest scores, and those still undecided.
 
-    The count-th largest of the lower bounds is at most the count-th largest score, and that of the
-    upper bounds at least.
+    The count-th highest of the lower bounds is at most the count-th highest score, and that of
+    the upper bounds is at least as high.
     """
-    least, most = bins.least(score), bins.most(score)
-    if count == 0:
-        nothing = torch.zeros(len(bins), dtype=torch.bool)
-        return bins[nothing], bins[nothing]
-    low = _largest(least, bins.count, count) * (1 - SLACK)
-    high = _largest(most, bins.count, count) * (1 + SLACK)
-    sure = least > high
-    return bins[sure], bins[~sure & (most >= low)]
+    if count in (0, bins.weights):
+        everything = torch.full((len(bins),), count > 0)
+        return bins[everything], bins[torch.zeros_like(everything)]
+    lowest, highest = bins.lowest_score(score), bins.highest_score(score)
+    # Where the cut may lie: no lower than `low`, no higher than `high`.
+    low = _highest(lowest, bins.count, count) * (1 - SLACK)
+    high = _highest(highest, bins.count, count) * (1 + SLACK)
+    # All of a bin above that stays, all of a bin below it goes.
+    stays, goes = lowest > high, highest < low
+    return bins[stays], bins[~stays & ~goes]
 
 
-def share_out(bins: Bins, count: int, score: Score) -> Bins:
-    """The first `count` of settled bins: higher scores, then earlier layers, then positions."""
-    order = bins.least(score).argsort(descending=True, stable=True)
-    ordered = bins[order]
+def widest(bins: Bins, score: Score) -> Tensor:
+    """True for the bins to divide next: those with the widest bounds that can be divided.
+
+    The widest bounds keep the cut uncertain. Once they are narrow, most of the other bins are
+    decided without being divided, and a round of few bins needs a small table only.
+    """
+    final = bins.is_final(score)
+    width = bins.highest_score(score) / bins.lowest_score(score)
+    order = width.masked_fill(final, 0.0).argsort(descending=True, stable=True)
+    chosen = torch.zeros_like(final)
+    chosen[order[:MOST_DIVIDED]] = True
+    return chosen & ~final
+
+
+def take_highest(bins: Bins, count: int, score: Score) -> Bins:
+    """The first `count` weights of final bins; of the last bin perhaps not all.
+
+    Higher scores come first, then earlier layers, then larger weights, then earlier positions.
+    """
+    # Sorted by the last of these first: a stable sort keeps the order of what is equal to it.
+    ordered = bins[bins.ties_ahead.argsort(stable=True)]
+    ordered = ordered[ordered.bits.argsort(descending=True, stable=True)]
+    ordered = ordered[ordered.layer.argsort(stable=True)]
+    ordered = ordered[ordered.lowest_score(score).argsort(descending=True, stable=True)]
+    # A bin gets what those before it leave of `count`, at most what it holds.
     spent = ordered.count.cumsum(0) - ordered.count
     taken = torch.minimum((count - spent).clamp_(min=0), ordered.count)
     return replace(ordered, count=taken)[taken > 0]
 
 
-def _largest(scores: Tensor, counts: Tensor, count: int) -> Tensor:
-    """The count-th largest score, each taken `counts` times."""
+def _highest(scores: Tensor, counts: Tensor, count: int) -> Tensor:
+    """The count-th highest score, each taken `counts` times."""
     order = scores.argsort(descending=True)
-    return scores[order[find(counts[order], count)[0]]]
+    return scores[order[find_entry(counts[order], count)[0]]]
 
 
-def find(counts: Tensor, number: int) -> tuple[int, int]:
-    """In which entry the weight of that number falls, counted from 1, and its number there."""
+def find_entry(counts: Tensor, number: int) -> tuple[int, int]:
+    """Which entry holds the weight of that number, counted from 1, and its number in there.
+
+    >>> find_entry(torch.tensor([3, 0, 4]), 5)
+    (2, 2)
+    """
     reached = counts.cumsum(0)
     entry = int(torch.searchsorted(reached, number))
     return entry, number - int(reached[entry] - counts[entry])
+
+
+# ---------------------------------------------------------------------- dividing
+
+
+def whole_layers(number: int) -> Bins:
+    """One bin for each of so many layers, with all its weights in it; they are not counted yet."""
+    zeros = torch.zeros(number, dtype=torch.int64)
+    sums = zeros.double()
+    return Bins(torch.arange(number), zeros, zeros + 31, zeros, sums, sums, zeros, zeros)
+
+
+def split_by_magnitude(bins: Bins, table: Tensor) -> Bins:
+    """The filled parts of bins of one layer and with equally many free bits.
+
+    table  of each bin and each of its parts, from small to large: how many weights it holds, the
+           sum of their free bits, and the sum of the squares of these
+    """
+    free_bits = FINER[int(bins.free_bits[0])]
+    # Parts that are empty in all bins need no further thought: in a whole layer most are.
+    filled = table[0].any(0).nonzero().flatten()
+    bits = bins.bits[:, None] + (filled << free_bits)
+    count, rest, square_of_rest = table[:, :, filled]
+    # A magnitude is smallest + unit·rest: free bits count steps of equal size.
+    smallest = value_of(bits)
+    unit = value_of(bits + 1) - smallest
+    squares = (
+        count * smallest.square() + 2 * smallest * unit * rest + unit.square() * square_of_rest
+    )
+    squares = squares.where(count > 0, 0.0)  # the bits of infinity and NaN are in no weight
+    # Sums run from the largest part of a bin down, on top of what comes before the bin.
+    through = bins.above[:, None] + squares.flip(1).cumsum(1).flip(1)
+    above = torch.cat([through[:, 1:], bins.above[:, None]], dim=1)
+    layer = bins.layer[:, None].expand_as(count)
+    free, none = torch.full_like(count, free_bits), torch.zeros_like(count)
+    every = Bins(layer, bits, free, count, above, through, count, none)
+    return every[count > 0]
+
+
+def split_by_position(bins: Bins) -> Bins:
+    """Bins of equal weights, each in up to `PARTS` parts, which hold neighbouring positions."""
+    size = (bins.count + PARTS - 1) // PARTS
+    parts = (bins.count + size - 1) // size
+    # Each bin is repeated for each of its parts; `ahead` is where the part begins in the run.
+    parent = torch.repeat_interleave(torch.arange(len(bins)), parts)
+    number = torch.arange(len(parent)) - (parts.cumsum(0) - parts)[parent]
+    end = (bins.ties_ahead + bins.count)[parent]
+    bins, size = bins[parent], size[parent]
+    ahead = bins.ties_ahead + number * size
+    count = torch.minimum(size, end - ahead)
+    # From the start of the run: equal weights of equal layers get equal sums, however divided.
+    through = bins.above + (ahead + count) * value_of(bins.bits).square()
+    return replace(bins, count=count, through=through, ties_ahead=ahead)

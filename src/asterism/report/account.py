@@ -20,8 +20,9 @@ from asterism.errors import FormatError, InputError
 from asterism.experiments.table import NAMES
 from asterism.export.checkpoints import read_checkpoint
 from asterism.report.published import Point, published_for
-from asterism.search.pareto import unpack
+from asterism.search.pareto import TrialRecord
 from asterism.storage.atomic_files import read_json
+from asterism.storage.packing import unpack
 from asterism.storage.snapshots import read_snapshot
 from asterism.weights.names import layer
 
@@ -71,7 +72,7 @@ class Account:
     tolerance: float | None = None
     command: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    trials: list[Record] = field(default_factory=list)
+    trials: list[TrialRecord] = field(default_factory=list)
 
 
 def read_account(folder: Path) -> Account:
@@ -222,13 +223,13 @@ def _command(folder: Path) -> str | None:
 def _of_search(folder: Path, result: Record) -> Account:
     config, dense, best = read_json(folder / "config.json"), result["dense"], result["best"]
     sign = -1 if config["higher_is_better"] else 1
-    last = result["history"][-1]
+    trials = [TrialRecord.from_json(each) for each in result["history"]]
     summary = [
         ("Weights left", f"{best['nonzeros']:,} of {dense['nonzeros']:,}"),
         ("Metric", f"{best['metric']:.6g} (dense {dense['metric']:.6g})"),
         ("Tolerance", f"{config['max_drop']:g} in the metric's own units"),
-        ("Trials", f"{len(result['history'])}"),
-        ("Cost", f"{last['epochs']} epochs, {duration(last['seconds'])} of training"),
+        ("Trials", f"{len(trials)}"),
+        ("Cost", f"{trials[-1].epochs} epochs, {duration(trials[-1].seconds)} of training"),
         ("Why it stopped", result["stop_reason"]),
     ]
     about = read_json(folder / "command.json") if (folder / "command.json").exists() else {}
@@ -247,34 +248,37 @@ def _of_search(folder: Path, result: Record) -> Account:
         title=str(recipe.get("model", folder.resolve().name)),
         summary=summary,
         score_name=f"Metric on validation data ({direction} is better)",
-        outcomes=_outcomes_of_search(result),
+        outcomes=_outcomes_of_search(result, trials),
         networks=[network],
         tolerance=dense["metric"] + sign * config["max_drop"],
         command=about.get("command"),
         versions=about.get("versions", {}),
-        trials=result["history"],
+        trials=trials,
     )
 
 
-def _outcomes_of_search(result: Record) -> list[Outcome]:
+def _outcomes_of_search(result: Record, trials: Sequence[TrialRecord]) -> list[Outcome]:
     """The front, the densest first, and what else was measured."""
 
-    def outcome(record: Record, name: str, role: str) -> Outcome:
-        share = 100 * record["density"]
-        return Outcome(name, record["nonzeros"], share, record["metric"], role=role)
+    def outcome(point: Record, role: str) -> Outcome:
+        share = 100 * point["density"]
+        return Outcome(role, point["nonzeros"], share, point["metric"], role=role)
 
     best = (result["best"]["nonzeros"], result["best"]["metric"])
     front = {(point["nonzeros"], point["metric"]): point for point in result["front"]}
-    shown = [
-        outcome(point, "chosen" if at == best else "front", "chosen" if at == best else "front")
-        for at, point in front.items()
-    ]
+    shown = [outcome(point, "chosen" if at == best else "front") for at, point in front.items()]
     if best not in front:
-        shown.append(outcome(result["best"], "chosen", "chosen"))
+        shown.append(outcome(result["best"], "chosen"))
     tried = [
-        outcome(record, record["trial"], "dense" if record["trial"] == "dense" else "tried")
-        for record in result["history"]
-        if record["metric"] is not None and (record["nonzeros"], record["metric"]) not in front
+        Outcome(
+            name=trial.trial,
+            nonzeros=trial.nonzeros,
+            density_percent=100 * trial.density,
+            score=trial.metric,
+            role="dense" if trial.trial == "dense" else "tried",
+        )
+        for trial in trials
+        if trial.metric is not None and (trial.nonzeros, trial.metric) not in front
     ]
     return shown + tried
 

@@ -6,6 +6,7 @@ program       from layers to steps
 building      values in rows and in columns
 convolutions  the steps of convolutions
 steps         steps and their memory
+windows       how a convolution reads its packed input
 packing       weights in the order in which the kernels read them
 cost          sparse or dense?
 explain       the plan as a table

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from asterism.graph.shapes import Shape
+from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.cost import Choice
-from asterism.runtime.lowering import Layer
-from asterism.runtime.packing import BLOCK, Indices
+from asterism.runtime.packing import BLOCK
 from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, Buffer, Planned
+from asterism.runtime.windows import Indices
 
 
 class Builder:
     """The steps so far; a value is image by image in `values`, by features in `columns`."""
 
     def __init__(
-        self, layers: Sequence[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+        self,
+        layers: Sequence[FusedLayer],
+        shapes: Sequence[Shape],
+        result: int,
+        many: bool,
+        lanes: int,
     ) -> None:
         self.shapes, self.result, self.many, self.lanes = shapes, result, many, lanes
-        self.readers: dict[int, list[Layer]] = {}
+        self.readers: dict[int, list[FusedLayer]] = {}
         for layer in layers:
             for value in layer.inputs:
                 self.readers.setdefault(value, []).append(layer)
@@ -30,24 +36,33 @@ class Builder:
         self.columns: dict[int, tuple[Buffer, Indices]] = {}
         self.choices: dict[int, Choice] = {}
 
-    def add(
-        self, operation: str, layer: Layer, source: Buffer, out: Buffer, **rest: object
-    ) -> None:
-        self.steps.append(Planned(operation, source, out, layer, **rest))  # type: ignore[arg-type]
+    def add(self, kernel: str, layer: FusedLayer, source: Buffer, out: Buffer, **rest: Any) -> None:
+        """One step more; `rest` are the other fields of `Planned`."""
+        self.steps.append(Planned(kernel, source, out, layer, **rest))
 
     def size(self, value: int) -> int:
         return math.prod(self.shapes[value])
 
-    def seen(self, layer: Layer) -> Shape:
+    def seen(self, layer: FusedLayer) -> Shape:
         """The shape in which a layer reads its first input."""
         return self.shapes[layer.node.inputs[0]]
 
-    def out(self, layer: Layer) -> Buffer:
+    def out(self, layer: FusedLayer) -> Buffer:
         space = OUTPUT if layer.out == self.result else SCRATCH
         self.values[layer.out] = Buffer(self.size(layer.out), space)
         return self.values[layer.out]
 
-    def rows(self, value: int, layer: Layer) -> Buffer:
+    def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
+        """Input and result of a layer that treats each number alike: columns stay columns."""
+        value = layer.inputs[0]
+        if value not in self.columns:
+            return self.rows(value, layer), self.out(layer)
+        source, slots = self.columns[value]
+        out = Buffer(source.size, columns=True)
+        self.columns[layer.out] = out, slots
+        return source, out
+
+    def rows(self, value: int, layer: FusedLayer) -> Buffer:
         """A value image by image."""
         if value not in self.values:
             space = OUTPUT if value == self.result else SCRATCH
@@ -57,7 +72,7 @@ class Builder:
                 self.add("FROM_COLUMNS", layer, source, self.values[value], sizes=sizes, whole=True)
         return self.values[value]
 
-    def as_columns(self, value: int, layer: Layer, live: Indices) -> tuple[Buffer, Indices]:
+    def as_columns(self, value: int, layer: FusedLayer, live: Indices) -> tuple[Buffer, Indices]:
         """A value feature by feature, at least the `live`, and where each of them is."""
         if value not in self.columns:
             if 8 * len(live) > self.size(value):  # eight side by side cost no more than one alone

@@ -8,33 +8,40 @@ import numpy as np
 
 import asterism.runtime.cost as cost
 import asterism.runtime.packing as packing
-from asterism.graph.shapes import Shape, image
+import asterism.runtime.windows as windows
+from asterism.graph.operations.operation import image
+from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Builder
-from asterism.runtime.lowering import Layer
-from asterism.runtime.packing import BLOCK, Window
+from asterism.runtime.packing import BLOCK
 from asterism.runtime.steps import Buffer
+from asterism.runtime.windows import Window
 
 
 class Convolutions(Builder):
     """Strip by strip, by whole rows, or by columns, as `cost` says."""
 
     def __init__(
-        self, layers: Sequence[Layer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+        self,
+        layers: Sequence[FusedLayer],
+        shapes: Sequence[Shape],
+        result: int,
+        many: bool,
+        lanes: int,
     ) -> None:
         super().__init__(layers, shapes, result, many, lanes)
         self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
 
-    def choose(self, layer: Layer) -> tuple[cost.Choice, Window]:
+    def choose(self, layer: FusedLayer) -> tuple[cost.Choice, Window]:
         """A convolution's kernel, and how it reads its input."""
         shapes = self.seen(layer), self.shapes[layer.place + 1]
-        at = packing.window(layer, *shapes)
+        at = windows.window(layer, *shapes)
         rows = None
-        if self.lanes in packing.SUMS:
-            rows = packing.by_rows(packing.window(layer, *shapes, by_rows=True), self.lanes)
+        if self.lanes in windows.SUMS:
+            rows = windows.by_rows(windows.window(layer, *shapes, by_rows=True), self.lanes)
         choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
         return choice, rows if rows is not None and choice.kernel == "rows" else at
 
-    def conv(self, layer: Layer) -> None:
+    def conv(self, layer: FusedLayer) -> None:
         choice, at = self.choose(layer)
         self.choices[layer.place] = choice
         if choice.kernel == "columns":
@@ -67,7 +74,7 @@ class Convolutions(Builder):
             activation=layer.fused,
         )
 
-    def turned(self, layer: Layer) -> int | None:
+    def turned(self, layer: FusedLayer) -> int | None:
         """Numbers to turn into columns and back for a convolution on them; None if it cannot."""
         if (
             not self.many
@@ -80,7 +87,7 @@ class Convolutions(Builder):
         stays = readers and all(reader.node.op in ("linear", "conv") for reader in readers)
         return there + (0 if stays else self.size(layer.out))
 
-    def conv_columns(self, layer: Layer) -> None:
+    def conv_columns(self, layer: FusedLayer) -> None:
         channels, *size = image(self.seen(layer))
         live = packing.features(layer, size[0] * size[1])
         source, slots = self.as_columns(layer.inputs[0], layer, live)
@@ -105,8 +112,8 @@ class Convolutions(Builder):
             activation=layer.fused,
         )
 
-    def conv_rows(self, layer: Layer, at: Window) -> None:
-        parts = packing.parts(layer, at, self.lanes)
+    def conv_rows(self, layer: FusedLayer, at: Window) -> None:
+        parts = windows.parts(layer, at, self.lanes)
         packed, data = self.pack(layer, at), packing.conv_rows(layer, at, parts)
         height, width = at.out
         _, *out = image(self.shapes[layer.out])
@@ -122,7 +129,7 @@ class Convolutions(Builder):
             around = [after.padding[0], after.rows - after.padding[0] - height]
             data = (*data[:2], np.searchsorted(after.channels, data[2]).astype(np.int32), data[3])
         sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
-        sums = Buffer(len(data[2]) * packing.SUMS[self.lanes] * self.lanes if parts > 1 else 1)
+        sums = Buffer(len(data[2]) * windows.SUMS[self.lanes] * self.lanes if parts > 1 else 1)
         self.add(
             "CONV_ROWS",
             layer,
@@ -134,7 +141,7 @@ class Convolutions(Builder):
             activation=layer.fused,
         )
 
-    def packed_after(self, layer: Layer, at: Window) -> Window | None:
+    def packed_after(self, layer: FusedLayer, at: Window) -> Window | None:
         """The window of the layer that reads this one's result, if the result may lie as packed."""
         readers = self.readers.get(layer.out, [])
         if layer.pool or at.strips > 1 or layer.out == self.result or len(readers) != 1:
@@ -146,7 +153,7 @@ class Convolutions(Builder):
         same = choice.kernel == "rows" and after.strips == 1 and after.line == at.line
         return after if same and after.stride == (1, 1) else None
 
-    def pack(self, layer: Layer, at: Window) -> Buffer:
+    def pack(self, layer: FusedLayer, at: Window) -> Buffer:
         if layer.inputs[0] in self.packed:
             return self.packed[layer.inputs[0]]
         sizes = [len(at.channels), *at.size, *at.padding, *at.stride, at.rows, at.strips, at.line]

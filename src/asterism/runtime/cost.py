@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asterism.graph.shapes import kernel
-from asterism.runtime.lowering import Layer, live_outputs
-from asterism.runtime.packing import CACHE, Window, count_loads, parts
+from asterism.graph.operations.convolution import by_place, live_outputs
+from asterism.graph.stages import FusedLayer
+from asterism.runtime.packing import count_loads
+from asterism.runtime.windows import CACHE, Window, parts
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
@@ -42,7 +43,7 @@ class Choice(NamedTuple):
         return self.kernel != "dense"
 
 
-def linear(layer: Layer, many: bool, rows: int, turned: int) -> Choice:
+def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
     """`turned`: numbers to turn into columns if it is to be sparse, or back (< 0) if dense."""
     weight = layer.weight
     nonzeros = int(np.count_nonzero(weight))
@@ -56,12 +57,14 @@ def linear(layer: Layer, many: bool, rows: int, turned: int) -> Choice:
     return _choose({"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
 
 
-def conv(layer: Layer, at: Window, rows: Window | None, turned: int | None, lanes: int) -> Choice:
+def conv(
+    layer: FusedLayer, at: Window, rows: Window | None, turned: int | None, lanes: int
+) -> Choice:
     """`rows` is its window in whole rows, `turned` what columns would take; None: impossible."""
     weight = layer.weight
     outputs = live_outputs(layer)
-    extent = kernel(weight).shape[1:]
-    live = kernel(weight)[outputs].reshape(len(outputs), weight[0].size) != 0
+    extent = by_place(weight).shape[1:]
+    live = by_place(weight)[outputs].reshape(len(outputs), weight[0].size) != 0
     nonzeros = int(live.sum())
     # A dense tile holds four channels and skips what none of them has.
     padded = np.zeros((-(-len(outputs) // 4) * 4, live.shape[1]), bool)

@@ -5,167 +5,78 @@ Owns what is merged and what is dead. How a layer computes is the program's.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from asterism.graph.network import Graph, Node
-from asterism.graph.shapes import Array, Shape, kernel
-from asterism.runtime.reference import scale_and_shift
-
-Mask = npt.NDArray[np.bool_]
+from asterism.graph.operations import OPERATIONS
+from asterism.graph.stages import Array, FusedLayer, Mask, Shape
 
 
-class Layer(NamedTuple):
-    """A node with all that was merged into it; `needed` marks the results that anything reads.
+def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> list[FusedLayer]:
+    """The layers in order, without those that nothing reads.
 
-    `inputs` are the values whose memory it reads, `node.inputs` say in which shape.
+    The last one's `out`, or the input's 0 where there is none, is the network's result.
+
+    shapes   of the input and of each node's result, as `infer` found them
+    weights  as the graph counts them
     """
-
-    place: int  # of the first node
-    node: Node
-    inputs: tuple[int, ...]
-    out: int
-    weights: list[Array | None]
-    relu: bool = False
-    pool: bool = False
-    needed: Mask | None = None
-
-    @property
-    def weight(self) -> Array:
-        """Of a convolution or a fully connected layer."""
-        assert self.weights[0] is not None
-        return self.weights[0]
-
-    @property
-    def bias(self) -> Array:
-        """The same, zeros where it has none."""
-        given = self.weights[1]
-        return np.zeros(len(self.weight), np.float32) if given is None else given
-
-    @property
-    def fused(self) -> str:
-        """The activation that its own step applies."""
-        return "relu" if self.relu else "none"
-
-    @property
-    def name(self) -> str:
-        return f"{self.node.op}{' + relu' * self.relu}{' + max_pool' * self.pool}"
-
-
-def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> list[Layer]:
-    """The layers in order. The last one's `out`, or the input's 0, is the network's result."""
-    layers: list[Layer] = []
-    roots = {0: 0}  # a value that is another one's memory
-    uses = _uses(graph)
-    makers: dict[int, int] = {}
+    layers: list[FusedLayer] = []
+    uses = Counter(value for node in graph.nodes for value in node.inputs)
+    roots = {0: 0}  # of each value: the one in whose memory it lies
+    makers: dict[int, int] = {}  # of each value: the place in `layers` of the one that makes it
     for place, node in enumerate(graph.nodes):
-        out = place + 1
-        inputs = tuple(roots[value] for value in node.inputs)
-        if node.op in ("flatten", "reshape"):
+        out, inputs = place + 1, tuple(roots[value] for value in node.inputs)
+        if OPERATIONS[node.op].view:
+            # No layer at all. As it has no maker, nothing after it is merged through it: that would
+            # see the value in another shape.
             roots[out] = inputs[0]
             continue
-        given = node.given(weights)
-        layer = Layer(place, node, inputs, out, given)
-        maker = makers.get(node.inputs[0])
-        if maker is not None and uses[node.inputs[0]] == 1:
-            merged = _merge(layers[maker], node, given, shapes)
-            if merged is not None:
-                layers[maker] = merged._replace(out=out)
-                roots[out], makers[out] = out, maker
-                continue
-        roots[out], makers[out] = out, len(layers)
-        layers.append(layer)
-    result = roots[len(graph.nodes)]
-    return _mark_needed(layers, shapes, result)
-
-
-def _uses(graph: Graph) -> Counter[int]:
-    return Counter(value for node in graph.nodes for value in node.inputs)
+        layer = FusedLayer(place, node, inputs, out, node.given(weights))
+        roots[out] = out
+        # Only a value that nobody else reads may vanish inside of the layer that makes it.
+        maker = makers.get(node.inputs[0]) if uses[node.inputs[0]] == 1 else None
+        merged = None if maker is None else _merge(layers[maker], node, layer, shapes)
+        if maker is not None and merged is not None:
+            # It keeps its place in the order, and now makes the later value.
+            layers[maker], makers[out] = merged._replace(out=out), maker
+        else:
+            makers[out] = len(layers)
+            layers.append(layer)
+    return _mark_needed(layers, shapes, roots[len(graph.nodes)])
 
 
 def _merge(
-    layer: Layer, node: Node, given: list[Array | None], shapes: Sequence[Shape]
-) -> Layer | None:
-    """`layer` with `node` after it, where the two can run as one."""
-    weighted = layer.node.op in ("conv", "linear") and not layer.relu and not layer.pool
-    if node.op == "batch_norm" and weighted:
-        if layer.node.op == "linear" and len(shapes[layer.out]) != 1:
-            return None
-        return _fold(layer, *scale_and_shift(node, given))
-    if node.op == "relu" and layer.node.op in ("conv", "linear", "add"):
-        return layer._replace(relu=True)
-    if node.op == "max_pool" and layer.node.op == "conv" and not layer.pool and _halves(node):
-        window = kernel(layer.weight).shape[2:]
-        _, *size = shapes[layer.out]
-        if len(size) == 2 and min(size) > 1 and window != (1, 1):
-            return layer._replace(pool=True)
-    return None
+    before: FusedLayer, node: Node, layer: FusedLayer, shapes: Sequence[Shape]
+) -> FusedLayer | None:
+    """`before` with the layer of `node` after it, where its kernels can do both at once."""
+    return OPERATIONS[before.node.op].absorb(before, node, layer.weights, shapes[before.out])
 
 
-def _halves(node: Node) -> bool:
-    """Two by two, next to each other."""
-    return (
-        node.pair("kernel") == (2, 2)
-        and node.pair("stride") in ((0, 0), (2, 2))
-        and node.pair("padding") == (0, 0)
-        and node.pair("dilation") == (1, 1)
-        and not node["ceil"]
-    )
+def _mark_needed(
+    layers: list[FusedLayer], shapes: Sequence[Shape], result: int
+) -> list[FusedLayer]:
+    """The layers that anything reads, each with a mask of what is read of its result.
 
-
-def _fold(layer: Layer, scale: Array, shift: Array) -> Layer:
-    folded = layer.weight * scale.reshape(-1, *[1] * (layer.weight.ndim - 1))
-    return layer._replace(weights=[folded, layer.bias * scale + shift])
-
-
-_THROUGH = ("relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "clamp", "add", "mul")
-
-
-def _mark_needed(layers: list[Layer], shapes: Sequence[Shape], result: int) -> list[Layer]:
-    """From the end to the beginning: a result whose every reader has pruned it need not be."""
-    needed = {layer.out: np.zeros(shapes[layer.out], bool) for layer in layers}
-    needed[0] = np.zeros(shapes[0], bool)
-    needed[result] |= True
-    for place in range(len(layers) - 1, -1, -1):
-        mine = needed[layers[place].out]
-        layer = layers[place] = layers[place]._replace(needed=mine)
+    From the end to the beginning: all of the network's result is needed, and of every other value
+    what the layers after it read for the part of their own results that is needed. A result that
+    every reader has pruned need not be computed, nor what only such results need.
+    """
+    # A mask that is true everywhere, or alike in all places of a channel, is spread by
+    # `broadcast_to` and takes no memory: values may be large, and most of them are read as a whole.
+    needed: dict[int, Mask] = {result: np.broadcast_to(np.True_, shapes[result])}
+    living: list[FusedLayer] = []
+    for layer in reversed(layers):
+        # All readers of this layer came before in this order: its mask is complete.
+        mine = needed.get(layer.out)
+        if mine is None or not mine.any():
+            continue
+        living.append(layer._replace(needed=mine))
         for value, seen in zip(layer.inputs, layer.node.inputs, strict=True):
-            needed[value] |= _read(layer, mine, shapes[seen]).reshape(shapes[value])
-    return [layer for layer in layers if layer.needed is not None and layer.needed.any()]
-
-
-def _read(layer: Layer, mine: Mask, shape: Shape) -> Mask:
-    """What a layer reads of an input of `shape`, for the results that are needed."""
-    if layer.node.op in _THROUGH:
-        return mine
-    if layer.node.op == "linear" and mine.ndim == 1:
-        read: Mask = (layer.weight[mine] != 0).any(0)
-        return read
-    if layer.node.op == "conv":
-        channels = np.zeros(shape[0], bool)
-        channels[live_inputs(layer)] = True
-        return np.broadcast_to(channels.reshape(-1, *[1] * (len(shape) - 1)), shape)
-    return np.full(shape, math.prod(mine.shape) > 0)
-
-
-def live_outputs(layer: Layer) -> npt.NDArray[np.intp]:
-    """The output channels that anything reads."""
-    assert layer.needed is not None
-    return np.flatnonzero(layer.needed.reshape(len(layer.needed), -1).any(1))
-
-
-def live_inputs(layer: Layer) -> npt.NDArray[np.intp]:
-    """The input channels of a convolution that its needed outputs have a weight for."""
-    outputs = live_outputs(layer)
-    weight = layer.weight
-    group = outputs // max(1, len(weight) // layer.node["groups"])
-    used = (weight[outputs] != 0).any(tuple(range(2, weight.ndim)))
-    output, channel = np.nonzero(used)
-    live = np.zeros(weight.shape[1] * layer.node["groups"], bool)
-    live[channel + group[output] * weight.shape[1]] = True
-    return np.flatnonzero(live)  # np.unique would import numpy.ma
+            # The layer may see the value's memory in another shape than its maker.
+            read = OPERATIONS[layer.node.op].read(living[-1], mine, shapes[seen])
+            read = read.reshape(shapes[value])
+            needed[value] = needed[value] | read if value in needed else read
+    return living[::-1]

@@ -16,7 +16,9 @@ import asterism.kernels.library as library
 import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
 from asterism.graph.network import Graph, decode
-from asterism.graph.shapes import Array, infer
+from asterism.graph.operations import OPERATIONS
+from asterism.graph.shapes import infer
+from asterism.graph.stages import Array
 from asterism.runtime.lowering import lower
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.program import plan
@@ -57,8 +59,13 @@ class Net:
         self._library = library.load()
         if self._library is None:
             _say_once()
-        elif all(math.prod(shape) for shape in self.shapes):
+        elif all(math.prod(shape) for shape in self.shapes) and not self._without_kernel():
             self._compile(self._library)
+
+    def _without_kernel(self) -> list[str]:
+        """Operations that only numpy runs, and the network with them."""
+        names = dict.fromkeys(node.op for node in self.graph.nodes)
+        return [name for name in names if not OPERATIONS[name].compiled]
 
     def _compile(self, lib: ctypes.CDLL) -> None:
         self.layers = lower(self.graph, self.shapes, self.weights)
@@ -128,7 +135,9 @@ class Net:
     def explain(self, x: npt.NDArray[Any] | None = None) -> str:
         """The plan, layer by layer, with the time predicted, and measured on `x` if it is given."""
         if self._few is None:
-            return "runs in numpy: no compiled kernels, or nothing to compute"
+            missing = ", ".join(self._without_kernel())
+            reason = f"no kernel for {missing}" if missing else "no compiled kernels"
+            return f"runs in numpy: {reason}, or nothing to compute"
         times = None
         if x is not None:
             x = self._contiguous(x)

@@ -1,123 +1,23 @@
 """Weights in the order in which the kernels read them.
 
-Owns the layouts of a convolution's packed input and of every kind of weight; the C side of each is
-the header of its kernel.
+Owns the layout of every kind of weight; the C side of each is the header of its kernel.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
-from asterism.errors import FormatError
-from asterism.graph.shapes import Array, Shape, image, kernel
-from asterism.runtime.lowering import Layer, live_inputs, live_outputs
+from asterism.graph.operations.convolution import by_place, live_inputs, live_outputs
+from asterism.graph.stages import Array, FusedLayer
+from asterism.runtime.windows import Indices, Window
 
 ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
-BLOCK, COLUMNS, LINE = 32, 8, 16
-MAX_PACKED = 2**30
-CACHE = 40_000  # bytes that a tile's inputs may take
-FEW_WEIGHTS = 24
-SUMS = {8: 12, 16: 16}  # vectors that layers/conv_rows.h sums at once, by the lanes of one
+BLOCK = 32
 SHARED = 3  # places in a kernel, at most, whose weights share their loads
 
-Indices = npt.NDArray[np.int32]
 Data = tuple[npt.NDArray[np.generic], ...]
-
-
-class Window(NamedTuple):
-    """How a convolution reads its packed input, as kernels/layers/conv.h describes it."""
-
-    channels: Indices
-    size: tuple[int, int]
-    out: tuple[int, int]
-    padding: tuple[int, int]
-    stride: tuple[int, int]
-    phases: tuple[int, int]
-    rows: int
-    strips: int
-    line: int
-    flat: bool
-    halo: int
-    step: int = COLUMNS  # columns from one strip to the next
-    whole_rows: bool = False
-    left: int = 0  # columns of the kernel before and after the one that needs no shift
-    right: int = 0
-
-    @property
-    def strip_pitch(self) -> int:
-        return self.rows * self.line
-
-    @property
-    def phase_pitch(self) -> int:
-        return self.strips * self.strip_pitch
-
-    @property
-    def plane(self) -> int:
-        return self.phases[0] * self.phases[1] * self.phase_pitch
-
-    @property
-    def packed(self) -> int:
-        return len(self.channels) * self.plane
-
-    @property
-    def tile(self) -> int:
-        """Rows of outputs whose inputs stay in the first-level cache; even, and eight at least."""
-        lines = CACHE // (
-            4 * self.line * max(1, len(self.channels) * self.phases[0] * self.phases[1])
-        )
-        return max(8, (lines - (self.rows - self.out[0])) // 2 * 2)
-
-    @property
-    def units(self) -> int:
-        """Groups of eight outputs in a channel."""
-        return self.strips if self.flat else self.strips * self.out[0]
-
-
-def window(layer: Layer, in_shape: Shape, out_shape: Shape, by_rows: bool = False) -> Window:
-    """`out_shape` is the convolution's own, before any pooling."""
-    (_, *size), (_, *out) = image(in_shape), image(out_shape)
-    extent = kernel(layer.weight).shape[2:]
-    padding, stride, dilation = (layer.node.pair(n) for n in ("padding", "stride", "dilation"))
-    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1) and not by_rows:
-        size, out = [1, size[0] * size[1]], [1, out[0] * out[1]]  # places do not matter
-    reach = [(k - 1) * d for k, d in zip(extent, dilation, strict=True)]
-    rows, halo = out[0] + reach[0] // stride[0], reach[1] // stride[1]
-    phases = [
-        max((k * d) % s for k in range(n)) + 1
-        for n, d, s in zip(extent, dilation, stride, strict=True)
-    ]
-    line = COLUMNS if halo == 0 else -(-(COLUMNS + halo) // LINE) * LINE
-    found = Window(
-        live_inputs(layer).astype(np.int32),
-        (size[0], size[1]),
-        (out[0], out[1]),
-        padding,
-        stride,
-        (phases[0], phases[1]),
-        rows,
-        -(-out[1] // COLUMNS),
-        line,
-        flat=rows == 1,
-        halo=halo,
-    )
-    if found.packed > MAX_PACKED:
-        raise FormatError(f"layer {layer.place} (conv) is too large for the runtime")
-    return found
-
-
-def parts(layer: Layer, at: Window, lanes: int) -> int:
-    """Into how many parts layers/conv_rows.h should take the input channels.
-
-    The fewest whose lines fit the cache, unless sums were then loaded for a handful of weights.
-    """
-    lines = SUMS[lanes] * lanes // at.line + at.rows - at.out[0]
-    size = 4 * at.line * lines * at.phases[0] * at.phases[1] * len(at.channels)
-    weights = np.count_nonzero(layer.weight) / max(1, len(live_outputs(layer)))
-    return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
 
 
 def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> npt.NDArray[np.int64]:
@@ -135,7 +35,7 @@ def shared_from(live: npt.NDArray[np.bool_], stride: int, dilation: int) -> npt.
     return first
 
 
-def sums_away(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> npt.NDArray[np.int64]:
+def sums_away(layer: FusedLayer, live: npt.NDArray[np.bool_], axis: int) -> npt.NDArray[np.int64]:
     """For each live weight, how many sums along this axis it is from where its loads begin."""
     stride, dilation = layer.node.pair("stride")[axis], layer.node.pair("dilation")[axis]
     live = np.moveaxis(live, axis + 2, -1)
@@ -143,42 +43,14 @@ def sums_away(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> npt.NDArr
     return np.moveaxis(away // stride, -1, axis + 2)
 
 
-def count_loads(layer: Layer, live: npt.NDArray[np.bool_], axis: int) -> int:
+def count_loads(layer: FusedLayer, live: npt.NDArray[np.bool_], axis: int) -> int:
     """The live weights, of which those that share loads along this axis count once."""
     return int((live & (sums_away(layer, live, axis) == 0)).sum())
 
 
-def by_rows(at: Window, lanes: int) -> Window | None:
-    """The same in strips as wide as conv_rows.h takes, the least that hold the image; if it can."""
-    left = at.padding[1] // at.stride[1]
-    if at.flat or left > at.halo:
-        return None
-    data = (at.size[1] - 1 + at.padding[1]) // at.stride[1] + 1 - left
-    width = max(at.out[1], min(at.out[1] + at.halo - left, data))
-    found = []
-    for line in (lanes, 2 * lanes, 4 * lanes):
-        step = (line - at.halo - left % 2) // 2 * 2  # even, for pooling
-        if width <= line or step > 0:
-            strips = 1 if width <= line else 1 - (line - width) // step
-            found.append((strips * line, line, strips, max(step, 1)))
-    if not found:
-        return None
-    _, line, strips, step = min(found)
-    wide = at._replace(
-        padding=(at.padding[0], at.padding[1] - left * at.stride[1]),
-        strips=strips,
-        line=line,
-        step=step,
-        whole_rows=True,
-        left=left,
-        right=at.halo - left,
-    )
-    return None if wide.packed > MAX_PACKED else wide
-
-
-def _offsets(layer: Layer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Indices]:
+def _offsets(layer: FusedLayer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Indices]:
     """The needed outputs' weights, and each one's offset in the packed input."""
-    outputs, weight = live_outputs(layer), kernel(layer.weight)
+    outputs, weight = live_outputs(layer), by_place(layer.weight)
     per_group = weight.shape[1]
     group = outputs // (len(weight) // layer.node["groups"])
     slots = np.zeros(per_group * layer.node["groups"], np.int64)
@@ -192,7 +64,7 @@ def _offsets(layer: Layer, at: Window) -> tuple[npt.NDArray[np.intp], Array, Ind
     return outputs, weight[outputs], offsets.astype(np.int32)
 
 
-def conv_sparse(layer: Layer, at: Window) -> Data:
+def conv_sparse(layer: FusedLayer, at: Window) -> Data:
     """Entries, where each channel's begin, the channels, their biases; short channels first."""
     outputs, weight, offsets = _offsets(layer, at)
     live = weight != 0
@@ -203,7 +75,7 @@ def conv_sparse(layer: Layer, at: Window) -> Data:
     return entries, _starts(counts[order]), _i32(outputs[order]), layer.bias[outputs[order]]
 
 
-def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
+def conv_rows(layer: FusedLayer, at: Window, parts: int) -> Data:
     """As `conv_sparse`, by parts of the input, and each channel's by column as in conv_rows.h."""
     outputs, weight, offsets = _offsets(layer, at)
     column = np.arange(weight.shape[3]) * layer.node.pair("dilation")[1] // at.stride[1] - at.left
@@ -222,7 +94,7 @@ def conv_rows(layer: Layer, at: Window, parts: int) -> Data:
 
 
 def _share(
-    layer: Layer,
+    layer: FusedLayer,
     offsets: Indices,
     weight: Array,
     group: npt.NDArray[np.intp],
@@ -244,14 +116,14 @@ def _share(
     return order[np.lexsort((kind[of], group[order]))]
 
 
-def features(layer: Layer, plane: int) -> Indices:
+def features(layer: FusedLayer, plane: int) -> Indices:
     """All places of the channels that a convolution reads."""
     return _i32((live_inputs(layer)[:, None] * plane + np.arange(plane)).reshape(-1))
 
 
-def conv_columns(layer: Layer, slots: Indices) -> Data:
+def conv_columns(layer: FusedLayer, slots: Indices) -> Data:
     """As `conv_sparse`, for an input whose columns are at `slots`: channels, height, width."""
-    outputs, weight = live_outputs(layer), kernel(layer.weight)
+    outputs, weight = live_outputs(layer), by_place(layer.weight)
     order = outputs[
         np.argsort((weight[outputs] != 0).reshape(len(outputs), -1).sum(1), kind="stable")
     ]
@@ -266,7 +138,7 @@ def conv_columns(layer: Layer, slots: Indices) -> Data:
     return entries, _starts(np.bincount(row, minlength=len(order))), _i32(order), layer.bias[order]
 
 
-def conv_dense(layer: Layer, at: Window) -> Data:
+def conv_dense(layer: FusedLayer, at: Window) -> Data:
     """As `conv_sparse`, for four channels at a time and with every entry that one of them has."""
     outputs, weight, offsets = _offsets(layer, at)
     quads = -(-len(outputs) // 4)
@@ -284,7 +156,7 @@ def conv_dense(layer: Layer, at: Window) -> Data:
     return entries, _starts(live.sum(1)), channels, biases
 
 
-def fc_sparse(layer: Layer, slots: Indices) -> Data:
+def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
     """Row by row, with the place of a feature's column for its offset."""
     rows = _rows(layer)
     weight = layer.weight[rows]
@@ -297,7 +169,7 @@ def fc_sparse(layer: Layer, slots: Indices) -> Data:
     return entries, _starts(counts), _i32(rows[order]), layer.bias[rows[order]]
 
 
-def fc_sparse_one(layer: Layer) -> Data:
+def fc_sparse_one(layer: FusedLayer) -> Data:
     """SELL-8: weights, places, where slices begin and which rows they are, biases."""
     rows = _rows(layer)
     live = layer.weight[rows] != 0
@@ -318,7 +190,7 @@ def fc_sparse_one(layer: Layer) -> Data:
     return weights, places, np.concatenate([starts, padded]), biases
 
 
-def fc_dense(layer: Layer) -> Data:
+def fc_dense(layer: FusedLayer) -> Data:
     """Panels of 16 outputs: for each input, their weights side by side."""
     weight = layer.weight
     panels = -(-len(weight) // 16)
@@ -331,7 +203,7 @@ def fc_dense(layer: Layer) -> Data:
     return np.ascontiguousarray(packed), none, none, biases
 
 
-def _rows(layer: Layer) -> npt.NDArray[np.intp]:
+def _rows(layer: FusedLayer) -> npt.NDArray[np.intp]:
     """The needed outputs of a fully connected layer; all where it runs over several rows."""
     assert layer.needed is not None
     if layer.needed.ndim > 1:

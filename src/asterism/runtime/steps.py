@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from asterism.kernels.library import ACTIVATIONS, OPERATIONS, Operand, Step
+from asterism.graph.stages import FusedLayer
+from asterism.kernels.library import ACTIVATIONS, KERNELS, Operand, Step
 from asterism.runtime.cost import Choice
-from asterism.runtime.lowering import Layer
 from asterism.runtime.packing import BLOCK, Data
 
 SCRATCH, INPUT, OUTPUT = 0, 1, 2
@@ -26,10 +26,10 @@ class Buffer:
 class Planned(NamedTuple):
     """A step before its operands have their places."""
 
-    operation: str
+    kernel: str
     source: Buffer
     out: Buffer
-    layer: Layer
+    layer: FusedLayer
     other: Buffer | None = None
     sizes: Sequence[int] = ()
     data: Data = ()
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 def tabulate(steps: list[Planned]) -> ctypes.Array[Step]:
     table = (Step * len(steps))()
     for row, step in zip(table, steps, strict=True):
-        row.operation = OPERATIONS.index(step.operation)
+        row.operation = KERNELS.index(step.kernel)
         row.whole_block = step.whole
         row.activation = ACTIVATIONS.index(step.activation)
         row.a, row.b = step.a, step.b

@@ -1,6 +1,6 @@
 """One weight tensor and its change of variables: theta = q ⊙ omega, omega = 0 where pruned.
 
-Owns what `AffineScaling` keeps per parameter, and how that is saved. Where the parameter is a
+Owns what a `SparseOptimizer` keeps per parameter, and how that is saved. Where the parameter is a
 DTensor, so is every tensor here, with the same placement.
 """
 
@@ -17,12 +17,11 @@ from torch.distributed.tensor import DTensor
 
 from asterism.errors import InputError
 from asterism.scaling.group_penalty import Group, soft_threshold
-from asterism.scaling.initialisers import Initialiser, divide, root_mean_square
+from asterism.scaling.initialisers import divide, root_mean_square
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.schedules import Anneal
 from asterism.weights.connections import Weight
 from asterism.weights.names import lookup
-from asterism.weights.noise import standard_normal
 from asterism.weights.partition import Partition
 from asterism.weights.sharding import (
     any_shard,
@@ -41,7 +40,7 @@ NUMBERS = ("scale", "tau", "scaled", "stale")
 
 @dataclass
 class Layer:
-    """The state of one re-weighted parameter.
+    """The state of one parameter that is made sparse.
 
     omega is the metric, 0 exactly where the weight is pruned. Those zeros, if there are any, are
     kept twice: `dead` marks them, or where few weights are left, `live` lists the others and
@@ -92,8 +91,6 @@ class Layer:
     @property
     def q(self) -> Tensor:
         """theta / omega, 0 where pruned."""
-        if self.latent is not None:
-            return self.latent
         if self.scaled:
             return divide(self.param, self.omega) if self.pruned else self.param / self.omega
         return self.param * self.kept if self.pruned else self.param.clone()
@@ -129,30 +126,9 @@ class Layer:
         z = self.groups.spread(self.groups.magnitudes(squares))
         return place_like(z.expand(theta.shape), theta) if isinstance(theta, DTensor) else z
 
-    def reweight(self, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str) -> None:
-        """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
-        theta, q = self.param.detach(), self.q
-        self._anneal(anneal)
-        if self.latent is not None:
-            omega = self.penalty.omega(self.magnitude(q), self.scale, previous=self.omega)
-        else:
-            z = self.magnitude(theta)
-            omega = self.penalty.omega(z, self.scale, previous=self.omega)
-            if self.groups is not None:
-                omega = omega * self.kept  # from one per group to one per weight
-            elif self.pruned:
-                omega.masked_fill_(self.omega == 0, 0.0)
-            if normalise:
-                omega.mul_(initialiser.factor(theta, q, omega))
+    def move(self, omega: Tensor, theta: Tensor) -> None:
+        """The next omega and theta, both or neither; theta is exactly 0 where omega is."""
         low, high = extremes(omega)
-        if self.latent is None:
-            tiny = torch.finfo(omega.dtype).tiny
-            if low <= tiny:  # theta / omega could overflow
-                torch.threshold_(local(omega), tiny, 0.0)
-                low, high = extremes(omega)
-            self._check_alive(omega, high)
-            q = initialiser.start(theta, q, omega, lambda: standard_normal(omega, key))
-        theta = q.mul_(omega) if self.latent is None else q * omega
         if low == 0:
             theta.masked_fill_(omega == 0, 0.0)
         self._check_finite(theta, low, high)
@@ -162,38 +138,31 @@ class Layer:
         self.scaled = any_shard(not plain, omega)
         self._mark_dead(low == 0)
 
-    def reweight_penalty(self, anneal: Anneal) -> None:
-        """The majoriser's weights alone: the metric stays plain (`eq:re-weighted`)."""
-        self._anneal(anneal)
-        self.renew_psi()
-
     def renew_psi(self) -> None:
         """psi from theta, 1 at zero."""
         assert self.psi is not None
         self.psi.copy_(self.penalty.relative_psi(self.magnitude(self.param), self.scale))
 
-    def shrink(self, amount: float) -> None:
-        """The proximal step of the majoriser, amount = lr·lam.
+    def shrink(self, amount: Any) -> None:
+        """The proximal step of amount·|theta| (order 1) or amount·theta² (order 2).
 
-        order 1: |q| ← max(|q| - amount, 0)      order 2: q ← q / (1 + 2·amount)
+        order 1: |theta| ← max(|theta| - amount, 0)      order 2: theta ← theta / (1 + 2·amount)
 
-        in q-space, where the majoriser's weights are all 1. In theta-space (affine=False) the
-        same on theta, with the amount weighted by psi. Of a group it is the RMS that shrinks, all
-        of its weights by the same factor.
+        with a number, or one amount for each weight, on whatever the parameter holds,
+        theta or q. Of a group it is the RMS that shrinks, all of its weights by the same factor.
         """
-        if self.psi is None and not self.penalty.plain_in_q:
-            raise InputError(f"lam > 0 with {self.penalty} needs affine=False")
-        weighted: Any = amount if self.psi is None else self.psi * amount
         if self.penalty.order == 2:
-            self.param.div_(1 + 2 * weighted)
+            self.param.div_(1 + 2 * amount)
         elif self.groups is None:
-            self.param.sub_(self.param.clamp(-weighted, weighted))
+            self.param.sub_(self.param.clamp(-amount, amount))
         else:  # in q-space anything may stand where a weight is pruned
             live = self.param.masked_fill(~self.kept, 0.0) if self.pruned else self.param
-            self.param.mul_(soft_threshold(self.magnitude(live), weighted))
+            self.param.mul_(soft_threshold(self.magnitude(live), amount))
 
     def prune(self, kept: Tensor) -> None:
         """Weights outside `kept` are zero from here on."""
+        if self.latent is not None:
+            raise InputError("while splicing the penalty prunes: call flatten() before prune")
         if kept.dtype != torch.bool or kept.shape != self.param.shape:
             raise InputError(
                 f"the mask of {self.name} must be bool of shape {tuple(self.param.shape)},"
@@ -209,7 +178,7 @@ class Layer:
     def flatten(self) -> None:
         """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
         low, high = extremes(self.omega)
-        self._check_alive(self.omega, high)  # with a latent q a layer may be cut off, not for good
+        self.check_alive(self.omega, high)  # while splicing a layer may be cut off, not for good
         self.omega.copy_(self.kept)
         self.latent, self.scaled = None, False
         self._mark_dead(low == 0)
@@ -236,7 +205,7 @@ class Layer:
             if not isinstance(found, Tensor) or found.shape != shape:
                 raise InputError(
                     f"the saved state of {self.name} has no {name} of shape {tuple(shape)}: it was"
-                    " saved from another model or with other settings of AffineScaling"
+                    " saved from another model or by another kind of optimizer"
                 )
 
     def load(self, state: dict[str, Any]) -> None:
@@ -267,7 +236,8 @@ class Layer:
         else:
             self.dead = kept.logical_not_()
 
-    def _anneal(self, anneal: Anneal) -> None:
+    def anneal(self, anneal: Anneal) -> None:
+        """tau for the next re-weighting."""
         change = 0.0
         if self.previous is not None:
             moved = torch.linalg.vector_norm(self.param - self.previous)
@@ -275,7 +245,8 @@ class Layer:
             self.previous.copy_(self.param)
         self.tau = anneal.next(self.tau, change)
 
-    def _check_alive(self, omega: Tensor, high: float) -> None:
+    def check_alive(self, omega: Tensor, high: float) -> None:
+        """An error where omega, at most `high` on this rank, is 0 on all of them."""
         if not any_shard(high != 0, omega):
             raise InputError(
                 f"{self.name}: omega is 0 everywhere, so nothing of the layer would be left: use a"
@@ -291,14 +262,9 @@ class Layer:
 
 
 def make_layer(
-    weight: Weight,
-    param: nn.Parameter,
-    penalty: Penalty | Mapping[str, Penalty],
-    anneal: Anneal,
-    affine: bool,
-    latent: bool,
+    weight: Weight, param: nn.Parameter, penalty: Penalty | Mapping[str, Penalty]
 ) -> Layer:
-    """A layer at its start: q = theta, omega = 1, and only the tensors that the settings need."""
+    """A layer at its start: q = theta, omega = 1."""
     name, groups = weight.name, None
     if isinstance(penalty, Mapping):
         penalty = lookup(penalty, name, "penalty")
@@ -313,9 +279,6 @@ def make_layer(
         penalty=penalty,
         scale=measure_scale(param, name),
         omega=torch.ones_like(param, requires_grad=False),
-        latent=param.detach().clone() if latent else None,
-        psi=None if affine else torch.ones_like(param, requires_grad=False),
-        previous=param.detach().clone() if anneal.needs_change else None,
         groups=groups,
         input_dim=weight.input_dim,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from torch import nn
 from torch.optim import Optimizer
@@ -11,7 +13,22 @@ from torch.optim import Optimizer
 from asterism.errors import InputError
 from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.reweighting import Lam, Reweighting
 from asterism.scaling.schedules import AllLayers
+
+
+class Algorithm(Protocol):
+    """AffineScaling, ProximalReweighting or Splicing, or one of them with settings of its own."""
+
+    def __call__(
+        self,
+        optimizer: Optimizer,
+        model: nn.Module,
+        penalty: Penalty | Mapping[str, Penalty],
+        *,
+        include: Sequence[str] | None,
+        exclude: Sequence[str] | None,
+    ) -> Reweighting: ...
 
 
 @dataclass(frozen=True)
@@ -21,41 +38,59 @@ class Routine:
     density         the share of the weights that stays
     cut_at          after how many steps
     reweight_every  so many steps, until then
-    options         further arguments of AffineScaling
+    penalty         one for all layers, or a mapping from patterns to penalties
+    algorithm       what to wrap the optimizer in; settings of its own go in by
+                    `functools.partial(ProximalReweighting, lam=0.005)`; its lam ends with the cut
+    include, exclude  glob patterns over layers; see `asterism.weights.targets`
 
     It hangs on the optimizer's own step, so it counts neither micro-batches nor skipped steps,
-    and goes on where a checkpoint left off: the number of steps is part of the optimizer's state.
+    and a checkpoint resumes it: the number of steps is part of the optimizer's state.
     """
 
     density: float
     cut_at: int
     reweight_every: int
-    penalty: Penalty = field(default_factory=ReweightedL1)
-    options: dict[str, Any] = field(default_factory=dict)
+    penalty: Penalty | Mapping[str, Penalty] = field(default_factory=ReweightedL1)
+    algorithm: Algorithm = field(default_factory=lambda: partial(AffineScaling, layers=AllLayers()))
+    include: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.cut_at < 1 or self.reweight_every < 1:
             raise InputError(f"cut_at and reweight_every count steps, from 1 on: got {self}")
 
-    def wrap(self, optimizer: Optimizer, model: nn.Module) -> AffineScaling:
+    def wrap(self, optimizer: Optimizer, model: nn.Module) -> Reweighting:
         """The optimizer, wrapped, with this routine in its step."""
-        options = {"layers": AllLayers(), **self.options}
-        scaling = AffineScaling(optimizer, model, self.penalty, **options)
-        seen = scaling.steps
+        wrapped = self.algorithm(
+            optimizer, model, self.penalty, include=self.include, exclude=self.exclude
+        )
+        wrapped.lam = _until(self.cut_at, wrapped.lam)
+        seen = wrapped.steps
 
         def follow(*_: Any) -> None:
             nonlocal seen
-            if scaling.steps != seen:  # a step may be a mere rehearsal
-                seen = scaling.steps
-                self.after(scaling)
+            if wrapped.steps != seen:  # a step may be a mere rehearsal
+                seen = wrapped.steps
+                self.after(wrapped)
 
-        scaling.register_step_post_hook(follow)
-        return scaling
+        wrapped.register_step_post_hook(follow)
+        return wrapped
 
-    def after(self, scaling: AffineScaling) -> None:
+    def after(self, wrapped: Reweighting) -> None:
         """What is due after this step."""
-        if scaling.steps == self.cut_at:
-            scaling.flatten()
-            scaling.prune(density=self.density)
-        elif scaling.steps < self.cut_at and scaling.steps % self.reweight_every == 0:
-            scaling.reweight()
+        if wrapped.steps == self.cut_at:
+            wrapped.flatten()
+            wrapped.prune(density=self.density)
+        elif wrapped.steps < self.cut_at and wrapped.steps % self.reweight_every == 0:
+            wrapped.reweight()
+
+
+def _until(end: int, lam: Lam) -> Lam:
+    """lam before a step, 0 from there on."""
+
+    def now(step: int) -> float:
+        if step >= end:
+            return 0.0
+        return lam(step) if callable(lam) else lam
+
+    return now if lam else lam

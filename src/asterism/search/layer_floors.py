@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from asterism.errors import InputError
 from asterism.pruning.scores import count
-from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.weights.names import check_patterns, lookup, matches
 
 Floors = dict[str, float]
@@ -39,7 +39,7 @@ def fewest(floors: Floors, sizes: Mapping[str, int]) -> int:
     return sum(max(1, count(floors[name], sizes[name])) if name in floors else 1 for name in sizes)
 
 
-def cut_down_to(density: float, floors: Floors, optimizer: AffineScaling) -> None:
+def cut_down_to(density: float, floors: Floors, optimizer: SparseOptimizer) -> None:
     """A global cut to the density of the network, unless it is as sparse already."""
     masks = optimizer.masks()
     sizes = {name: mask.numel() for name, mask in masks.items()}

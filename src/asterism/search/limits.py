@@ -1,4 +1,4 @@
-"""What a search wants and what it may spend: pure values, checked once."""
+"""The tolerance of a search and its budget: pure values, checked once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from asterism.errors import InputError
 
 DEFAULT_EPOCHS = 60
 TRIALS = 10
-"""Into about so many trials a budget is divided, unless epochs_per_cut says otherwise."""
+"""The trials into which a budget is divided, roughly, unless epochs_per_cut is given."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,24 @@ class Goal:
     def check(self, dense: float, ruined: float) -> None:
         """Compares a network with its ruin, cut to a weight per layer, to see what was meant.
 
-        An error where the ruin is better: then the metric runs the other way. A warning where the
-        tolerance looks like points and the metric like fractions, or the reverse.
+        dense   the metric of the network as it is
+        ruined  the metric of the ruin; NaN tells nothing
+
+        An error where the ruin is no worse: then the metric runs the other way, or does not depend
+        on the network. A warning where the tolerance looks like points and the metric like
+        fractions, or the reverse.
         """
         if math.isnan(ruined):
             return
-        if self.drop(dense, ruined) < -self.max_drop:
+        if self.drop(dense, ruined) < 0:
             raise InputError(
                 f"with hardly a weight left the metric is {ruined:.6g}, better than the model's"
                 f" {dense:.6g}: set higher_is_better={not self.higher_is_better}, or train it first"
+            )
+        if self.drop(dense, ruined) == 0:
+            raise InputError(
+                f"with hardly a weight left the metric is {ruined:.6g} as before: evaluate must"
+                " measure the model that it is given, and the model must be trained first"
             )
         size = max(abs(dense), abs(ruined))
         if size <= 1 and self.max_drop >= 0.1:
@@ -61,13 +70,18 @@ class Goal:
         warnings.warn(
             f"max_drop={self.max_drop:g} looks like {meant}, but the metric ({dense:.6g}) like"
             f" {found}: max_drop is in the metric's own units",
-            stacklevel=5,
+            stacklevel=6,  # the line of the user's that called sparsify
         )
 
 
 @dataclass(frozen=True)
-class Budget:
-    """Epochs, minutes or both; 60 epochs if neither is given."""
+class SearchBudget:
+    """What a search may spend: epochs, minutes or both; 60 epochs if neither is given.
+
+    max_epochs      of training, over all trials
+    max_minutes     of training
+    epochs_per_cut  of one trial; a tenth of the budget if not given
+    """
 
     max_epochs: int | None = None
     max_minutes: float | None = None

@@ -1,158 +1,217 @@
-"""What a search on the command line is told, from a TOML file, from options, or from its folder.
+"""The options of a search: one object for Python, TOML, the command line and config.json.
 
-Owns the names and types of the settings, and a clear line for each that is wrong. The folder of a
-search holds its recipe too, so that it can be resumed, or repeated, from the folder alone.
+Owns each option's name, type, default, meaning and check. Torch is imported only where something
+is made of an option: `asterism sparsify --help` reads the meanings from here.
 """
 
 from __future__ import annotations
 
-import sys
+import inspect
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from pathlib import Path
-from typing import Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from asterism.errors import InputError, one_line
-from asterism.scaling.group_penalty import Group
-from asterism.scaling.penalties import Focuss, Penalty, ReweightedL1, ReweightedL2
-from asterism.search.trial import OPTIMIZERS, MakeOptimizer
-from asterism.storage.atomic_files import read_json
+from asterism.search.limits import Goal, SearchBudget
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+if TYPE_CHECKING:
+    from asterism.scaling.penalties import Penalty
+    from asterism.search.trial import MakeOptimizer
+
+    NamedPenalty = Penalty | str | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class SearchRecipe:
-    """The settings of `asterism sparsify`; the same names in TOML, as options and in Python."""
+class SparsifyOptions:
+    """The options of a search, checked. They have the same names wherever they are given.
 
-    model: str
-    data: str
+    max_drop        how much worse than dense the metric may be, in its own units
+    max_epochs      budget in epochs asked of `fit`; 60 if no budget is given
+    max_minutes     budget in minutes of training; both budgets may be given
+    epochs_per_cut  epochs of one trial; a tenth of the budget if not given
+    reweighting     share of the budget for re-weighting before the first cut; 0 for none
+    optimizer       sgd or adamw, or in Python a function that makes one from a list of
+                    parameters; chosen by trial if not given
+    lr              learning rate of an optimizer that is given by its name
+    include         patterns over layers: only these are made sparse
+    exclude         patterns over layers: these are not touched
+    penalty         what re-weighting lowers: reweighted_l1, reweighted_l2, focuss, or in Python
+                    any penalty; one for all layers or by pattern, ReweightedL1(0.3) elsewhere
+    densities       by pattern, the share of its weights that each such layer keeps in any case
+
+    >>> SparsifyOptions(max_drop=0.2, max_epochs=2.5)
+    Traceback (most recent call last):
+    asterism.errors.InputError: max_epochs must be a whole number, found 2.5
+    """
+
     max_drop: float
-    weights: str | None = None
     max_epochs: int | None = None
     max_minutes: float | None = None
     epochs_per_cut: int | None = None
     reweighting: float = 0.2
-    optimizer: str | None = None
+    optimizer: str | MakeOptimizer | None = None
     lr: float | None = None
-    include: list[str] | None = None
-    exclude: list[str] | None = None
-    penalty: str | dict[str, Any] | None = None
-    densities: dict[str, float] | None = None
-    seed: int = 0
+    include: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
+    penalty: NamedPenalty | Mapping[str, NamedPenalty] | None = None
+    densities: Mapping[str, float] | None = None
 
-    def make_optimizer(self) -> MakeOptimizer | None:
-        """None leaves the choice to the search."""
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            plain = check_kind(each.name, str(each.type), getattr(self, each.name))
+            object.__setattr__(self, each.name, plain)
+        self.goal(higher_is_better=True)
+        self.budget()
+        if not 0 <= self.reweighting < 1:
+            raise InputError(
+                f"reweighting is a share of the budget in [0, 1), got {self.reweighting}"
+            )
+        if self.lr is not None and not 0 < self.lr < math.inf:
+            raise InputError(f"lr must be positive and finite, got {self.lr}")
+
+    def goal(self, higher_is_better: bool) -> Goal:
+        return Goal(self.max_drop, higher_is_better)
+
+    def budget(self) -> SearchBudget:
+        return SearchBudget(self.max_epochs, self.max_minutes, self.epochs_per_cut)
+
+    def optimizers(self) -> list[MakeOptimizer]:
+        """What makes the inner optimizer; several where the search is to choose."""
+        from asterism.search.trial import OPTIMIZERS
+
+        if callable(self.optimizer) and self.lr is None:
+            return [self.optimizer]
+        if self.lr is not None and not isinstance(self.optimizer, str):
+            raise InputError("lr needs an optimizer: sgd or adamw")
         if self.optimizer is None:
-            if self.lr is not None:
-                raise InputError("lr needs an optimizer: sgd or adamw")
-            return None
+            return list(OPTIMIZERS.values())
+        choices = ", ".join(OPTIMIZERS)
+        if not isinstance(self.optimizer, str):
+            raise InputError(
+                f"optimizer must be one of {choices}, or a function that makes one from a list of"
+                f" parameters, found {type(self.optimizer).__name__}"
+            )
         if self.optimizer not in OPTIMIZERS:
-            choices = ", ".join(OPTIMIZERS)
             raise InputError(f"unknown optimizer {self.optimizer!r}: choose from {choices}")
         make = OPTIMIZERS[self.optimizer]
-        return make if self.lr is None else partial(make, lr=self.lr)
+        return [make if self.lr is None else partial(make, lr=self.lr)]
 
-    def make_penalty(self) -> Penalty | dict[str, Penalty] | None:
-        """None leaves the choice to the search."""
-        if self.penalty is None:
-            return None
-        if isinstance(self.penalty, str) or "name" in self.penalty:
-            return make_penalty(self.penalty)
-        return {pattern: make_penalty(each) for pattern, each in self.penalty.items()}
+    def penalties(self) -> Penalty | Mapping[str, Penalty] | None:
+        """What the penalty option names; None leaves the choice to the search."""
+        if isinstance(self.penalty, Mapping) and "name" not in self.penalty:
+            return {pattern: make_penalty(each) for pattern, each in self.penalty.items()}
+        return None if self.penalty is None else make_penalty(self.penalty)
 
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
+    def config(self) -> dict[str, Any]:
+        """Its part of config.json. The optimizer, which may be any function, is not in it."""
+        from asterism.search.trial import complete
+        from asterism.storage.config import describe
+
+        return {
+            "max_drop": self.max_drop,
+            "budget": asdict(self.budget()),
+            "reweighting": self.reweighting,
+            "include": self.include,
+            "exclude": self.exclude,
+            "penalty": describe(complete(self.penalties())),
+            "densities": self.densities or {},
+        }
 
 
-KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(["model", "data", "weights", "optimizer"], (str,)),
-    **dict.fromkeys(["max_drop", "max_minutes", "reweighting", "lr"], (int, float)),
-    **dict.fromkeys(["max_epochs", "epochs_per_cut", "seed"], (int,)),
-    **dict.fromkeys(["include", "exclude"], (list,)),
-    "penalty": (str, dict),
-    "densities": (dict,),
+def meanings(options: type) -> dict[str, str]:
+    """The columns of a docstring: each option by name, and what it means.
+
+    >>> meanings(SparsifyOptions)["lr"]
+    'learning rate of an optimizer that is given by its name'
+    """
+    columns = re.compile(r"^(\w+) {2,}(\S.*(?:\n {2,}\S.*)*)", re.MULTILINE)
+    found = columns.findall(inspect.cleandoc(options.__doc__ or ""))
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+# ---------------------------------------------------------------------- kinds of values
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the values of an option are: in words, as a test, and in their plain form."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+    plain: Callable[[Any], Any]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _are_patterns(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+def _are_numbers_by_pattern(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and all(isinstance(pattern, str) for pattern in value)
+        and all(map(_is_number, value.values()))
+    )
+
+
+KINDS = {
+    "float": Kind("a number", _is_number, float),
+    "int": Kind("a whole number", _is_whole, int),
+    "str": Kind("a string", lambda value: isinstance(value, str), str),
+    "Sequence[str]": Kind("a list of patterns", _are_patterns, list),
+    "Mapping[str, float]": Kind("numbers by pattern", _are_numbers_by_pattern, dict),
 }
-
-PENALTIES: dict[str, Callable[..., Penalty]] = {
-    "reweighted_l1": ReweightedL1,
-    "reweighted_l2": ReweightedL2,
-    "focuss": Focuss,
-}
+"""By the annotation of the field; penalties and optimizers are checked where they are made."""
 
 
-def make_penalty(given: Any) -> Penalty:
+def check_kind(name: str, annotation: str, value: Any) -> Any:
+    """A value in its plain form, or an error that names the option.
+
+    >>> check_kind("include", "Sequence[str] | None", ("conv*", "fc1"))
+    ['conv*', 'fc1']
+    """
+    required = annotation.removesuffix(" | None")
+    if required not in KINDS or (value is None and required != annotation):
+        return value
+    kind = KINDS[required]
+    if not kind.fits(value):
+        raise InputError(f"{name} must be {kind.expected}, found {value!r}")
+    return kind.plain(value)
+
+
+def make_penalty(given: NamedPenalty) -> Penalty:
     """A penalty by its name, or from a table of its name, its constants and `by` for groups.
 
     >>> make_penalty({"name": "reweighted_l1", "tau": 0.1, "by": "filter"})
     Group(penalty=ReweightedL1(tau=0.1, relative=True), by='filter')
     """
-    constants = dict(given) if isinstance(given, dict) else {"name": given}
+    from asterism.scaling.group_penalty import Group
+    from asterism.scaling.penalties import Focuss, ReweightedL1, ReweightedL2
+
+    if not isinstance(given, str | Mapping):
+        return given
+    known: dict[str, Callable[..., Penalty]] = {
+        "reweighted_l1": ReweightedL1,
+        "reweighted_l2": ReweightedL2,
+        "focuss": Focuss,
+    }
+    constants: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
     name, by = constants.pop("name", None), constants.pop("by", None)
-    if name not in PENALTIES:
-        raise InputError(f"unknown penalty {name!r}: choose from {', '.join(PENALTIES)}")
+    if name not in known:
+        raise InputError(f"unknown penalty {name!r}: choose from {', '.join(known)}")
     try:
-        penalty = PENALTIES[name](**constants)
+        penalty = known[name](**constants)
     except TypeError as error:
-        raise InputError(f"the penalty {name} cannot be made so: {one_line(error)}") from error
+        raise InputError(f"the penalty {name} cannot be made: {one_line(error)}") from error
     return penalty if by is None else Group(penalty, by)
-
-
-def make_recipe(settings: Mapping[str, Any], source: str) -> SearchRecipe:
-    """A recipe from its settings; `source` is named where one of them is wrong.
-
-    >>> make_recipe({"model": "net.py:make", "data": "net.py:data", "max_drop": 0.2}, "x").seed
-    0
-    """
-    names = [each.name for each in fields(SearchRecipe)]
-    for name, value in settings.items():
-        if name not in names:
-            raise InputError(f"{source} has an unknown key {name!r}; there are {', '.join(names)}")
-        if value is not None and (not isinstance(value, KINDS[name]) or isinstance(value, bool)):
-            expected = " or ".join(kind.__name__ for kind in KINDS[name])
-            raise InputError(f"{source}: {name} must be {expected}, found {value!r}")
-        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-            raise InputError(f"{source}: {name} must be a list of patterns, found {value!r}")
-        numbers = value.values() if name == "densities" and isinstance(value, dict) else ()
-        if not all(map(_is_number, numbers)):
-            raise InputError(f"{source}: densities must be numbers by pattern, found {value!r}")
-    for name in ("model", "data", "max_drop"):
-        if settings.get(name) is None:
-            raise InputError(f"{source} lacks {name}")
-    return SearchRecipe(**{name: value for name, value in settings.items() if value is not None})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def by_pattern(texts: Sequence[str], option: str) -> dict[str, str]:
-    """PATTERN=VALUE, as it is given on the command line.
-
-    >>> by_pattern(["conv*=0.5", "head=1"], "--density")
-    {'conv*': '0.5', 'head': '1'}
-    """
-    parts = [text.rpartition("=") for text in texts]
-    for text, (pattern, _, value) in zip(texts, parts, strict=True):
-        if not pattern or not value:
-            raise InputError(f"{option} is PATTERN=VALUE, as in 'conv*=0.5', not {text!r}")
-    return {pattern: value for pattern, _, value in parts}
-
-
-def read_recipe(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file, or in the recipe.json of a search."""
-    if path.suffix == ".json":
-        found = read_json(path)
-        if not isinstance(found, dict):
-            raise InputError(f"{path} is no recipe")
-        return found
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from error

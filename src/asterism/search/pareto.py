@@ -1,71 +1,23 @@
-"""What a search has found: networks by density and metric, and the front of the best of them.
-
-Owns how the weights of many networks are held at once: on the CPU, sparse tensors by their live
-entries. As plain data, so that a checkpoint of them is read without running code.
-"""
+"""What a search has measured: networks, a record of each trial, and the front of the best."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import torch
-from torch import Tensor
-
-WORTH_PACKING = 1 / 4
-"""An entry takes three times its room (a value and a long index) once it is listed."""
-
-Packed = dict[str, Any]
-
-
-def pack(state: Mapping[str, Any]) -> Packed:
-    """A copy of a state_dict on the CPU, its sparse tensors as indices and values.
-
-    >>> pack({"w": torch.tensor([0.0, 0.0, 0.0, 2.0, 0.0])})["w"]["value"]
-    tensor([2.])
-    """
-    return {name: _pack(value) for name, value in state.items()}
-
-
-def unpack(packed: Packed) -> dict[str, Any]:
-    """The state_dict that was packed, copied.
-
-    >>> unpack(pack({"w": torch.tensor([0.0, 0.0, 0.0, 2.0, 0.0])}))["w"]
-    tensor([0., 0., 0., 2., 0.])
-    """
-    return {name: _unpack(value) for name, value in packed.items()}
-
-
-def _pack(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        return copy.deepcopy(value)
-    tensor = value.detach().to("cpu")
-    if not tensor.is_floating_point() or tensor.count_nonzero() > WORTH_PACKING * tensor.numel():
-        return tensor.clone(memory_format=torch.preserve_format)
-    flat = tensor.flatten()
-    index = flat.nonzero().squeeze(1)
-    return {"shape": list(tensor.shape), "index": index, "value": flat[index]}
-
-
-def _unpack(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.clone()
-    if isinstance(value, dict) and value.keys() == {"shape", "index", "value"}:
-        flat = torch.zeros(value["shape"], dtype=value["value"].dtype).flatten()
-        flat[value["index"]] = value["value"]
-        return flat.view(value["shape"])
-    return copy.deepcopy(value)
+from asterism.storage.packing import Packed, unpack
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
     """One network that was measured.
 
-    density  the share of the weights made sparse that is not zero; nonzeros, their number
-    metric   on the validation data, as `evaluate` gave it
-    epochs   spent when it was found
+    density   the share of the weights made sparse that is not zero
+    nonzeros  their number
+    metric    on the validation data, as `evaluate` gave it
+    epochs    spent when it was found
+    packed    its weights, as `asterism.storage.packing` holds them
     """
 
     density: float
@@ -91,6 +43,51 @@ class Point:
         return (
             f"Point({self.nonzeros} weights, {self.density:.3%}, metric {self.metric:.6g},"
             f" {self.epochs} epochs)"
+        )
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One line of a search's history.
+
+    trial             what was done: dense, settle, reweight, probe or cut
+    density           the share of the weights that was not zero after it
+    nonzeros          their number
+    metric            on the validation data; None where the trial failed
+    within_tolerance  whether the metric holds the tolerance
+    epochs            spent on the whole search so far
+    seconds           spent on training so far
+    note              what was special: rolled back, diverged, another optimizer
+
+    >>> record = TrialRecord("cut", 0.25, 100, None, False, 12, 3.5, "rolled back")
+    >>> TrialRecord.from_json(record.to_json()) == record
+    True
+    """
+
+    trial: str
+    density: float
+    nonzeros: int
+    metric: float | None
+    within_tolerance: bool
+    epochs: int
+    seconds: float
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> TrialRecord:
+        """From an entry of history.json; keys that are not known are left out."""
+        return cls(**{each.name: plain[each.name] for each in fields(cls) if each.name in plain})
+
+    def __str__(self) -> str:
+        metric = "no metric" if self.metric is None else f"metric {self.metric:.6g}"
+        verdict = "within tolerance" if self.within_tolerance else "beyond tolerance"
+        note = f": {self.note}" if self.note else ""
+        return (
+            f"epoch {self.epochs}, {self.trial}: {self.density:.3%} of the weights,"
+            f" {metric}, {verdict}{note}"
         )
 
 

@@ -7,7 +7,7 @@ bit what they were when it ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 from asterism.errors import InputError
-from asterism.pruning.scores import count
-from asterism.pruning.selection import Candidates, magnitude, select
+from asterism.pruning.scores import count, magnitude
+from asterism.pruning.selection import Candidates, select
+from asterism.search.task import Evaluate, TaskLike, check_task
 from asterism.weights.macs import macs
+from asterism.weights.metrics import modes_kept
 from asterism.weights.targets import Candidate, survey
-
-Evaluate = Callable[[nn.Module], float]
 
 DENSITIES = (0.5, 0.25, 0.1, 0.05)
 HARMLESS = 0.1
@@ -32,7 +32,16 @@ SMALL = 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter: whether it would be made sparse and why, its size, its work, its metrics."""
+    """One parameter of the model.
+
+    name     as in the model's `named_parameters`
+    shape    of the tensor
+    touched  whether it would be made sparse
+    reason   why, or why not
+    also     further names of the same parameter
+    macs     multiply-accumulates per example, where example inputs were given
+    metrics  by density, the metric with this weight alone cut by magnitude
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -41,7 +50,6 @@ class Row:
     also: tuple[str, ...] = ()
     macs: int | None = None
     metrics: dict[float, float] = field(default_factory=dict)
-    """The metric with this weight alone cut by magnitude to a density."""
 
     @property
     def size(self) -> int:
@@ -98,40 +106,56 @@ class Plan:
 
 def plan(
     model: nn.Module,
-    evaluate: Evaluate | None = None,
-    example_inputs: Any = None,
+    task: TaskLike | None = None,
     *,
+    example_inputs: Any = None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
     densities: Sequence[float] = DENSITIES,
 ) -> Plan:
-    """What `AffineScaling(model, …, include=, exclude=)` would touch, and how it would bear it.
+    """The dry run of `sparsify`: what would be made sparse, what not and why, and at what cost.
 
-    evaluate        model → metric, whichever way is better; a little data will do. It is called
-                    once for the model as it is and once for each layer and density
-    example_inputs  what the model is called with (a tensor, tuple or mapping), for the MACs
+    model           left as it is, bit for bit
+    task            as for `sparsify`; its `evaluate` is called once for the model as it is and once
+                    for each layer and density, and a little data will do. Its `example_inputs`, if
+                    it has any, are used where none are given
+    example_inputs  what the model is called with (a tensor, tuple or mapping), for the
+                    multiply-accumulates
+    include         patterns over layers: only these would be made sparse
+    exclude         patterns over layers: these would not be touched
     densities       to which each layer is cut in turn, by magnitude, the others left whole
+
+    >>> found = plan(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), exclude=["2"])
+    >>> [(row.name, row.size) for row in found.touched]
+    [('0.weight', 12)]
+    >>> print(str(found).splitlines()[-3])
+    12 of 23 parameters would be made sparse
     """
     candidates = survey(model, include, exclude)
+    if task is not None:
+        check_task(task)
+        if example_inputs is None and hasattr(task, "example_inputs"):
+            example_inputs = task.example_inputs(model)
     work = {} if example_inputs is None else macs(model, example_inputs)
-    metric = None if evaluate is None else _dense_metric(model, evaluate)
-    rows = []
-    for candidate in candidates:
-        tried = {}
-        if evaluate is not None and candidate.chosen:
-            tried = {each: _metric_at(model, evaluate, candidate, each) for each in densities}
-        rows.append(
-            Row(
-                name=candidate.name,
-                shape=tuple(candidate.param.shape),
-                touched=candidate.chosen,
-                reason=candidate.reason,
-                also=candidate.names[1:],
-                macs=work.get(candidate.param),
-                metrics=tried,
-            )
-        )
+    with modes_kept(model):
+        metric = None if task is None else _dense_metric(model, task.evaluate)
+        rows = [
+            _row(each, work.get(each.param), _sensitivity(model, task, each, densities))
+            for each in candidates
+        ]
     return Plan(tuple(rows), metric, suggest(rows, metric))
+
+
+def _row(candidate: Candidate, work: int | None, tried: dict[float, float]) -> Row:
+    return Row(
+        name=candidate.name,
+        shape=tuple(candidate.param.shape),
+        touched=candidate.chosen,
+        reason=candidate.reason,
+        also=candidate.names[1:],
+        macs=work,
+        metrics=tried,
+    )
 
 
 def suggest(rows: Sequence[Row], metric: float | None) -> Suggestion:
@@ -191,9 +215,17 @@ def _dense_metric(model: nn.Module, evaluate: Evaluate) -> float:
     return metric
 
 
-def _metric_at(model: nn.Module, evaluate: Evaluate, candidate: Candidate, density: float) -> float:
-    with _cut(candidate.param, density):
-        return float(evaluate(model))
+def _sensitivity(
+    model: nn.Module, task: TaskLike | None, candidate: Candidate, densities: Sequence[float]
+) -> dict[float, float]:
+    """By density, the metric with this weight alone cut to it."""
+    found: dict[float, float] = {}
+    if task is None or not candidate.chosen:
+        return found
+    for density in densities:
+        with _cut(candidate.param, density):
+            found[density] = float(task.evaluate(model))
+    return found
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""What a search has found, and where it stands: the networks, the history, the state.
+"""What a search has found, and where it stands: the networks, the history, the position.
 
-Owns what is kept of each trial, which network is the best, and how all of it is saved and restored,
-so that the search after a kill is the search before it. Which trial comes next is not its affair.
+Owns what is kept of each trial, which network is the best, and how all of it is saved and restored:
+the search after a kill is the search before it. Which trial comes next is not its affair.
 """
 
 from __future__ import annotations
@@ -13,50 +13,71 @@ from typing import Any
 
 import torch
 
-from asterism.search.folder import Journal
+from asterism.errors import FormatError
+from asterism.search.folder import SearchFolder
 from asterism.search.limits import Goal
-from asterism.search.pareto import Packed, Point, pack, pareto, unpack
-from asterism.search.trial import Bench
+from asterism.search.pareto import Point, TrialRecord, pareto
+from asterism.search.trial import Trainer
 from asterism.storage import random_state
+from asterism.storage.packing import Packed, pack, unpack
 
-Record = dict[str, Any]
+Watch = Callable[[TrialRecord], Any]
 
 
 @dataclass
-class State:
+class Position:
     """Where a search stands between two trials; all of it is saved, beside the points."""
 
-    base: Packed
+    base: Packed  # the weights from which the next trial starts
     density: float = 0.0  # of the base, or what is left of it by a cut that needs no retraining
     cut: bool = False  # whether the base is the outcome of a cut
     ratio: float = 1.0  # of the next cut
-    patience: int = 0
-    pull: float = 0.0  # of the next re-weighting; 0 once there are to be no more
+    patience: int = 0  # how often the epochs of a cut were doubled
+    strength: float = 0.0  # of the next re-weighting; 0 once there are to be no more
     optimizer: int = 0  # which of the default ones
     steps: float = 0.0  # per epoch; 0 until the first trial has counted them
     epochs: int = 0
     epochs_per_cut: int = 0
     seconds: float = 0.0
     stop_reason: str = ""
-    history: list[Record] = field(default_factory=list)
+    history: list[TrialRecord] = field(default_factory=list)
+
+    def to_plain(self) -> dict[str, Any]:
+        """What a snapshot can hold."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**plain, "history": [record.to_json() for record in self.history]}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Position:
+        history = [TrialRecord.from_json(record) for record in plain["history"]]
+        # Snapshots of earlier searches call the strength a pull.
+        settings = {"strength" if name == "pull" else name: each for name, each in plain.items()}
+        return cls(**{**settings, "history": history})
 
 
-class Ledger:
-    """The books of one search; the dense network is the first point in them."""
+class SearchState:
+    """All that one search has found; the dense network is its first point.
+
+    trainer     the model, as it is at each moment
+    goal        what counts as good enough
+    folder      where all of it is saved
+    generators  random generators of the task's own
+    watch       called with each record
+    """
 
     def __init__(
         self,
-        bench: Bench,
+        trainer: Trainer,
         goal: Goal,
-        journal: Journal,
+        folder: SearchFolder,
         generators: Sequence[torch.Generator] = (),
-        watch: Callable[[Record], Any] | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self.bench, self.goal, self.journal = bench, goal, journal
+        self.trainer, self.goal, self.folder = trainer, goal, folder
         self.generators, self.watch = generators, watch
-        self.total = sum(bench.sizes().values())
-        self.state = State(pack(bench.model.state_dict()))
-        self.start = self._point(math.nan, self.state.base)
+        self.total = sum(trainer.sizes().values())
+        self.position = Position(pack(trainer.model.state_dict()))
+        self.start = self._point(math.nan, self.position.base)
         self.points: list[Point] = []
 
     @property
@@ -70,73 +91,78 @@ class Ledger:
         return self.goal.holds(self.start.metric, metric, share)
 
     def begin(self, metric: float) -> None:
-        """With the dense network's metric, against which all others are held."""
+        """Keeps the dense network's metric, against which all others are held."""
         self.start = replace(self.start, metric=metric)
         self.points = [self.start]
         self.record("dense", metric)
 
     def keep(self, metric: float) -> Packed:
         """The model as it is; also on the front, if it has a place there."""
-        packed = pack(self.bench.model.state_dict())
+        packed = pack(self.trainer.model.state_dict())
         points = [*self.points, self._point(metric, packed)]
         self.points = pareto(points, self.goal.higher_is_better)
         return packed
 
-    def record(self, kind: str, metric: float, note: str = "") -> None:
-        """A line of the history about the model as it is."""
-        nonzeros = self.bench.nonzeros()
-        record = {
-            "trial": kind,
-            "density": nonzeros / self.total,
-            "nonzeros": nonzeros,
-            "metric": None if math.isnan(metric) else metric,
-            "within_tolerance": self.is_good(metric),
-            "epochs": self.state.epochs,
-            "seconds": self.state.seconds,
-            "note": note,
-        }
-        self.state.history.append(record)
+    def record(self, trial: str, metric: float, note: str = "") -> None:
+        """Adds a line to the history, about the model as it is."""
+        nonzeros = self.trainer.nonzeros()
+        record = TrialRecord(
+            trial=trial,
+            density=nonzeros / self.total,
+            nonzeros=nonzeros,
+            metric=None if math.isnan(metric) else metric,
+            within_tolerance=self.is_good(metric),
+            epochs=self.position.epochs,
+            seconds=self.position.seconds,
+            note=note,
+        )
+        self.position.history.append(record)
         if self.watch is not None:
             self.watch(record)
 
     def load(self, packed: Packed) -> None:
-        """Weights into the model."""
-        self.bench.model.load_state_dict(unpack(packed))
+        """Puts weights into the model."""
+        self.trainer.model.load_state_dict(unpack(packed))
 
     def leave_best(self) -> None:
+        """Puts the best weights found into the model."""
         self.load(self.best.packed)
 
     def save(self) -> None:
-        plain = {each.name: getattr(self.state, each.name) for each in fields(State)}
-        plain["at_start"] = self.state.base is self.start.packed
+        """Everything into the folder."""
+        plain = self.position.to_plain()
+        plain["at_start"] = self.position.base is self.start.packed
         if plain["at_start"]:
             plain["base"] = {}
         plain["random"] = random_state.capture(self.generators)
-        self.journal.save(plain, self.points, self.start)
+        self.folder.save(plain, self.points, self.start)
 
     def restore(self) -> bool:
-        """Whether there was anything to go on with."""
-        found = self.journal.load()
+        """Whether the folder held a search, which is now this one."""
+        found = self.folder.load()
         if found is None:
             return False
         plain, self.points, self.start = found
-        random_state.restore(plain.pop("random"), self.generators)
-        if plain.pop("at_start"):
-            plain["base"] = self.start.packed
-        self.state = State(**plain)
+        try:
+            random_state.restore(plain.pop("random"), self.generators)
+            if plain.pop("at_start"):
+                plain["base"] = self.start.packed
+            self.position = Position.from_plain(plain)
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"state.pt is of another version of asterism: {error}") from error
         return True
 
     def finish(self) -> None:
-        """The networks and the numbers, for others to use."""
+        """The networks and the numbers into the folder, for others to use."""
         result = {
-            "stop_reason": self.state.stop_reason,
+            "stop_reason": self.position.stop_reason,
             "dense": self.start.summary(),
             "best": self.best.summary(),
             "front": [point.summary() for point in self.points],
-            "history": self.state.history,
+            "history": [record.to_json() for record in self.position.history],
         }
-        self.journal.finish(result, self.best, self.points)
+        self.folder.finish(result, self.best, self.points)
 
     def _point(self, metric: float, packed: Packed) -> Point:
-        nonzeros = self.bench.nonzeros()
-        return Point(nonzeros / self.total, nonzeros, metric, self.state.epochs, packed)
+        nonzeros = self.trainer.nonzeros()
+        return Point(nonzeros / self.total, nonzeros, metric, self.position.epochs, packed)

@@ -1,15 +1,15 @@
-"""The search for the sparsest network within a tolerance, as a machine that goes trial by trial.
+"""The search for the sparsest network within a tolerance, as a machine that runs trial by trial.
 
-Owns which trial comes next, what counts as good enough, and when to stop; what was found is in the
-ledger. After each trial that is saved whole, and a trial depends on nothing but its state: a search
-that is killed and resumed ends in the same bits.
+Owns which trial comes next, what counts as good enough, and when to stop; what was found is in
+`asterism.search.state`, which is saved whole after each trial. A trial depends on nothing but its
+position there: a search that is killed and resumed ends in the same bits.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,14 +18,11 @@ from torch import Tensor
 
 from asterism.errors import InputError
 from asterism.pruning.scores import count
-from asterism.search.limits import TRIALS, Budget
-from asterism.search.pareto import Packed, unpack
-from asterism.search.state import Ledger, State
-from asterism.search.trial import (
-    Bench,
-    CollapseError,
-    MakeOptimizer,
-)
+from asterism.search.limits import TRIALS
+from asterism.search.options import SparsifyOptions
+from asterism.search.state import Position, SearchState
+from asterism.search.trial import CollapseError, Trainer
+from asterism.storage.packing import Packed, unpack
 
 FIRST_RATIO = 0.3
 LAST_RATIO = 0.9
@@ -35,7 +32,7 @@ until it would take less than a tenth."""
 PATIENT_RATIO, PATIENCE = 0.7, 2
 """Then cuts start again from here with twice the epochs each; so many times."""
 
-FIRST_PULL, PULL_FACTOR = 3.0, 3.0
+FIRST_STRENGTH, STRENGTH_FACTOR = 3.0, 3.0
 """Re-weighting grows stronger from trial to trial, as long as the metric bears it."""
 
 REWEIGHTING_TRIALS, REWEIGHTING_COST = 4, 0.25
@@ -48,60 +45,60 @@ PROBES = 6
 
 
 class Search:
-    """The state machine of one search. `run` advances it trial by trial."""
+    """The state machine of one search. `run` advances it trial by trial.
 
-    def __init__(
-        self,
-        bench: Bench,
-        optimizers: Sequence[MakeOptimizer],
-        budget: Budget,
-        reweighting: float,
-        ledger: Ledger,
-    ) -> None:
-        self.bench, self.optimizers, self.budget = bench, optimizers, budget
-        self.reweighting, self.ledger = reweighting, ledger
-        self.total, self.fewest = ledger.total, bench.fewest()
+    trainer  the model, its task, and what is made sparse
+    options  the budget, and what may be spent of it on re-weighting
+    state    what was found; where the search stands
+    """
+
+    def __init__(self, trainer: Trainer, options: SparsifyOptions, state: SearchState) -> None:
+        self.trainer, self.state = trainer, state
+        self.optimizers, self.budget = options.optimizers(), options.budget()
+        self.reweighting = options.reweighting
+        self.total, self.fewest = state.total, trainer.fewest()
 
     @property
-    def state(self) -> State:
-        return self.ledger.state
+    def position(self) -> Position:
+        return self.state.position
 
     def run(self) -> None:
-        if not self.ledger.restore():
+        if not self.state.restore():
             self._measure_dense()
-        while not self.state.stop_reason:
-            self.state.stop_reason = self._advance()
-            self.ledger.save()
-        self.ledger.finish()
+        while not self.position.stop_reason:
+            self.position.stop_reason = self._advance()
+            self.state.save()
+        self.state.finish()
 
     # ------------------------------------------------------------------ trials
 
     def _measure_dense(self) -> None:
-        dense, start = self.bench.measure(), self.ledger.start
+        dense, start = self.trainer.measure(), self.state.start
         if not math.isfinite(dense):
             raise InputError(f"evaluate gives {dense} for the dense model: nothing to hold on to")
-        ruined = self._measure_cut(start.packed, self.fewest / self.total)
-        self.ledger.load(start.packed)
-        self.ledger.goal.check(dense, ruined)
-        self.ledger.begin(dense)
-        self.state.ratio, self.state.pull = FIRST_RATIO, FIRST_PULL
+        if start.nonzeros > self.fewest:  # or the model is its own ruin
+            ruined = self._measure_cut(start.packed, self.fewest / self.total)
+            self.state.load(start.packed)
+            self.state.goal.check(dense, ruined)
+        self.state.begin(dense)
+        self.position.ratio, self.position.strength = FIRST_RATIO, FIRST_STRENGTH
 
     def _advance(self) -> str:
         """One trial, or the reason why there is none."""
-        state = self.state
-        if not state.steps:
+        position = self.position
+        if not position.steps:
             return self._settle()
-        if state.pull:
+        if position.strength:
             self._reweight()
             return ""
-        if state.ratio > LAST_RATIO and not (self._begin_anew() or self._be_patient()):
+        if position.ratio > LAST_RATIO and not (self._begin_anew() or self._be_patient()):
             return self._finished(f"no cut by {1 - LAST_RATIO:.0%} holds the tolerance")
-        epochs = self.budget.next_trial(state.epochs, state.seconds, state.epochs_per_cut)
+        epochs = self.budget.next_trial(position.epochs, position.seconds, position.epochs_per_cut)
         if not epochs:
             return self._finished("the budget is spent")
-        if not state.density:
-            state.density = self._free_density()
-        target = count(state.density * state.ratio, self.total)
+        if not position.density:
+            position.density = self._free_density()
+        target = count(position.density * position.ratio, self.total)
         if target < self.fewest:
             return self._finished("hardly a weight is left to cut")
         self._cut(epochs, target / self.total)
@@ -109,140 +106,141 @@ class Search:
 
     def _begin_anew(self) -> bool:
         """Where re-weighting has left nothing that can be cut, the dense network may have."""
-        state = self.state
-        if state.cut or state.base is self.ledger.start.packed:
+        position = self.position
+        if position.cut or position.base is self.state.start.packed:
             return False
-        state.base, state.ratio, state.density = self.ledger.start.packed, FIRST_RATIO, 0.0
+        position.base, position.ratio, position.density = self.state.start.packed, FIRST_RATIO, 0.0
         return True
 
     def _be_patient(self) -> bool:
         """More epochs for each cut, while there is budget for it."""
-        state = self.state
-        if state.patience == PATIENCE:
+        position = self.position
+        if position.patience == PATIENCE:
             return False
-        state.patience += 1
-        state.ratio, state.epochs_per_cut = PATIENT_RATIO, 2 * state.epochs_per_cut
+        position.patience += 1
+        position.ratio, position.epochs_per_cut = PATIENT_RATIO, 2 * position.epochs_per_cut
         return True
 
     def _settle(self) -> str:
         """An epoch of plain training: counts its steps, and shows whether the optimizer is fit."""
-        state = self.state
+        position = self.position
         taken: list[int] = []
         with self._trial(1):
-            metric, note = self._attempt(lambda: taken.append(self.bench.settle(1)))
+            metric, note = self._attempt(lambda: taken.append(self.trainer.settle(1)))
         steps = sum(taken)
-        good = self.ledger.is_good(metric, SETTLING_COST)
-        others = len(self.optimizers) - 1 - state.optimizer
+        good = self.state.is_good(metric, SETTLING_COST)
+        others = len(self.optimizers) - 1 - position.optimizer
         if good or not others:
             if not steps:
                 raise InputError(f"{note} before anything was cut: lower the learning rate")
-            state.steps = float(steps)
-            state.epochs_per_cut = self.budget.trial(state.epochs, state.seconds)
+            position.steps = float(steps)
+            position.epochs_per_cut = self.budget.trial(position.epochs, position.seconds)
             if self.reweighting and not self._epochs_to_reweight:
                 note = _join(note, "no re-weighting: its share of the budget is too small for it")
         else:
-            state.optimizer += 1
+            position.optimizer += 1
             note = note or "the metric fell without any cut: another optimizer"
-        self.ledger.record("settle", metric, note)
-        left = self.budget.next_trial(state.epochs, state.seconds, 1)
+        self.state.record("settle", metric, note)
+        left = self.budget.next_trial(position.epochs, position.seconds, 1)
         return "" if left else self._finished("the budget is spent")
 
     @property
     def _epochs_to_reweight(self) -> int:
         """What each re-weighting may take of its share of the budget."""
         share = self.reweighting * TRIALS / REWEIGHTING_TRIALS
-        return round(share * self.state.epochs_per_cut)
+        return round(share * self.position.epochs_per_cut)
 
     def _reweight(self) -> None:
         """Trains the re-weighted objective, stronger each time, until the metric suffers."""
-        state, wanted = self.state, self._epochs_to_reweight
-        epochs = self.budget.next_trial(state.epochs, state.seconds, wanted) if wanted else 0
+        position, wanted = self.position, self._epochs_to_reweight
+        epochs = self.budget.next_trial(position.epochs, position.seconds, wanted) if wanted else 0
         if not epochs:
-            state.pull = 0.0
+            position.strength = 0.0
             return
-        pull, steps = state.pull, round(state.steps * epochs)
+        strength, steps = position.strength, round(position.steps * epochs)
         with self._trial(epochs):
             metric, note = self._attempt(
-                lambda: self.bench.reweight(
-                    epochs, (pull / PULL_FACTOR, pull), steps, self._alive()
+                lambda: self.trainer.reweight(
+                    epochs, (strength / STRENGTH_FACTOR, strength), steps, self._alive()
                 )
             )
         good = self._conclude("reweight", metric, note, share=REWEIGHTING_COST)
-        done = sum(record["trial"] == "reweight" for record in state.history)
-        state.pull = pull * PULL_FACTOR if good and done < REWEIGHTING_TRIALS else 0.0
+        done = sum(record.trial == "reweight" for record in position.history)
+        stronger = good and done < REWEIGHTING_TRIALS
+        position.strength = strength * STRENGTH_FACTOR if stronger else 0.0
 
     def _cut(self, epochs: int, target: float) -> None:
         """Cuts and retrains from the base; what fails is rolled back, and the next cut smaller."""
-        state = self.state
-        first, steps = 1.0 if state.cut else state.density, round(state.steps * epochs)
+        position = self.position
+        first, steps = 1.0 if position.cut else position.density, round(position.steps * epochs)
         with self._trial(epochs):
-            metric, note = self._attempt(lambda: self.bench.cut(epochs, target, steps, first))
+            metric, note = self._attempt(lambda: self.trainer.cut(epochs, target, steps, first))
         if self._conclude("cut", metric, note):
-            state.density, state.cut = target, True
+            position.density, position.cut = target, True
         else:
-            state.ratio = math.sqrt(state.ratio)
+            position.ratio = math.sqrt(position.ratio)
 
     def _attempt(self, train: Callable[[], Any]) -> tuple[float, str]:
         """The metric after training, NaN where that went wrong, and what happened."""
         try:
             train()
-            metric = self.bench.measure()
+            metric = self.trainer.measure()
         except CollapseError as error:
             return math.nan, str(error)
         return metric, "the metric is NaN" if math.isnan(metric) else ""
 
     def _conclude(self, kind: str, metric: float, note: str, share: float = 1.0) -> bool:
         """The next trial goes on from what is good; what is not is rolled back."""
-        good = self.ledger.is_good(metric, share)
+        good = self.state.is_good(metric, share)
         if not math.isnan(metric):
-            packed = self.ledger.keep(metric)
+            packed = self.state.keep(metric)
             if good:
-                self.state.base = packed
+                self.position.base = packed
         if not good:
             note = _join(note, "rolled back")
-        self.ledger.record(kind, metric, note)
+        self.state.record(kind, metric, note)
         return good
 
     def _free_density(self) -> float:
         """The lowest density, within a few probes, at which the base holds without training."""
         low = math.log(self.fewest / self.total)
-        self.ledger.load(self.state.base)
-        high = math.log(self.bench.nonzeros() / self.total)
+        self.state.load(self.position.base)
+        high = math.log(self.trainer.nonzeros() / self.total)
         for _ in range(PROBES):
             middle = (low + high) / 2
-            metric = self._measure_cut(self.state.base, math.exp(middle))
-            if self.ledger.is_good(metric):
+            metric = self._measure_cut(self.position.base, math.exp(middle))
+            if self.state.is_good(metric):
                 high = middle
-                self.ledger.keep(metric)
-                self.ledger.record("probe", metric)
+                self.state.keep(metric)
+                self.state.record("probe", metric)
             else:
                 low = middle
         return math.exp(high)
 
     def _measure_cut(self, packed: Packed, density: float) -> float:
         """The metric of a network that is cut and not retrained, NaN where it cannot be cut so."""
-        self.ledger.load(packed)
-        return self._attempt(lambda: self.bench.prune(density))[0]
+        self.state.load(packed)
+        return self._attempt(lambda: self.trainer.prune(density))[0]
 
     def _alive(self) -> dict[str, Tensor]:
         """Where the network had weights from the start: zeros stay zero."""
-        start = unpack(self.ledger.start.packed)
-        return {name: start[name] != 0 for name in self.bench.weights()}
+        start = unpack(self.state.start.packed)
+        return {name: start[name] != 0 for name in self.trainer.weights()}
 
     # ------------------------------------------------------------------ bookkeeping
 
     @contextmanager
     def _trial(self, epochs: int) -> Iterator[None]:
         """From the base, with the chosen optimizer; epochs and seconds are counted."""
-        self.ledger.load(self.state.base)
-        self.bench = replace(self.bench, optimizer=self.optimizers[self.state.optimizer])
+        self.state.load(self.position.base)
+        self.trainer = replace(self.trainer, optimizer=self.optimizers[self.position.optimizer])
         started = time.perf_counter()
         yield
-        self.state.epochs += epochs
-        self.state.seconds += time.perf_counter() - started
+        self.position.epochs += epochs
+        self.position.seconds += time.perf_counter() - started
 
     def _finished(self, reason: str) -> str:
-        if self.ledger.best.nonzeros < self.ledger.start.nonzeros:
+        if self.state.best.nonzeros < self.state.start.nonzeros:
             return reason
         return f"nothing sparser holds the tolerance ({reason}): the model is as it was"
 

@@ -1,7 +1,7 @@
-"""One trial of a search: a call of the user's `fit`, re-weighting or cutting, and a measurement.
+"""One trial of a search: a call of the task's `fit`, re-weighting or cutting, and a measurement.
 
-Owns what happens around the user's two functions: the optimizer they get, what it does at each
-step beside training, and the guards. A trial that goes wrong says why and is for the search to
+Owns what happens around the task's two functions: the optimizer they get, what it does at each
+step beside training, and the guards. A trial that fails gives the reason and is for the search to
 roll back; an error of the user's own code becomes one line. Knows nothing of what comes next.
 """
 
@@ -19,15 +19,15 @@ from torch.optim import Optimizer
 
 from asterism.errors import DivergedError, InputError, one_line
 from asterism.pruning.masks import TooFewError
-from asterism.scaling import inner_optimizer
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.proximal import ProximalReweighting
 from asterism.scaling.schedules import geometric
+from asterism.scaling.sparse_optimizer import SparseOptimizer
+from asterism.scaling.stepping import inner_optimizer
 from asterism.search.layer_floors import Floors, cut_down_to, fewest, find_floors
+from asterism.search.task import TaskLike
 from asterism.weights.targets import choose
 
-Fit = Callable[[nn.Module, Any, int], Any]
-Evaluate = Callable[[nn.Module], Any]
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
 
 TAU = 0.3
@@ -52,17 +52,37 @@ def complete(penalty: Penalty | Mapping[str, Penalty] | None) -> Penalty | Mappi
     return penalty
 
 
+def check_model(model: nn.Module) -> None:
+    """An error for a model that cannot be trained as it is."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model must be a torch.nn.Module, found {type(model).__name__}")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise InputError(f"{name} is on the meta device, without values: load weights first")
+    for name, param in model.named_parameters():
+        if not bool(param.isfinite().all()):
+            raise InputError(f"{name} holds NaN or infinity: start from a model that is finite")
+
+
 class CollapseError(Exception):
     """A trial that must be rolled back; the message says what happened."""
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
-    """A model and its user's functions, behind guards."""
+class Trainer:
+    """A model and its task, behind guards.
+
+    model      changed in place
+    task       what to train and how to measure it
+    optimizer  makes the inner optimizer, a fresh one for each trial
+    include    patterns: only these layers are made sparse
+    exclude    patterns: these layers are not touched
+    penalty    what re-weighting lowers
+    densities  by pattern, what such layers keep in any case
+    """
 
     model: nn.Module
-    fit: Fit
-    evaluate: Evaluate
+    task: TaskLike
     optimizer: MakeOptimizer
     include: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
@@ -90,7 +110,7 @@ class Bench:
     def measure(self) -> float:
         """The user's metric, NaN included."""
         try:
-            metric = self.evaluate(self.model)
+            metric = self.task.evaluate(self.model)
         except InputError:
             raise
         except Exception as error:
@@ -101,18 +121,20 @@ class Bench:
             found = type(metric).__name__
             raise InputError(f"evaluate must return one number, found {found}") from error
 
-    def wrap(self, **options: Any) -> AffineScaling:
-        """A fresh optimizer; weights that are zero now stay zero."""
+    def wrap(self, *, freeze_zeros: bool = False) -> ProximalReweighting:
+        """A fresh optimizer, without a pull unless lam is set; groups are cut as the penalty says.
+
+        freeze_zeros  weights that are zero now stay zero
+        """
         params = [param for param in self.model.parameters() if param.requires_grad]
-        return AffineScaling(
+        return ProximalReweighting(
             self.optimizer(params),
             self.model,
             complete(self.penalty),
-            affine=False,
-            reweight_every="step",
+            lam=0.0,
             include=self.include,
             exclude=self.exclude,
-            **options,
+            freeze_zeros=freeze_zeros,
         )
 
     def settle(self, epochs: int) -> int:
@@ -129,14 +151,16 @@ class Bench:
             raise CollapseError(str(error)) from error
 
     def reweight(
-        self, epochs: int, pull: tuple[float, float], steps: int, masks: dict[str, Tensor]
+        self, epochs: int, strength: tuple[float, float], steps: int, masks: dict[str, Tensor]
     ) -> int:
         """Trains the regularised objective; returns the steps that `fit` took.
 
-        pull   what an unopposed weight would lose over the trial, in units of the RMS weight, if
-               lam were at the first value throughout, and at the second: lam rises from one to
-               the other
-        masks  true where a weight may live: zeros that training makes are not yet for good
+        epochs    of training
+        strength  what an unopposed weight would lose over the trial, in units of the RMS weight,
+                  if lam were at the first value throughout, and at the second: lam rises from
+                  one to the other
+        steps     that so many epochs take
+        masks     true where a weight may live: zeros that training makes are not yet for good
         """
         optimizer = self.wrap()
         optimizer.prune(masks=masks)
@@ -147,13 +171,19 @@ class Bench:
                 " reweighting=0"
             )
         unit = self._scale() / (rate * steps)
-        rise = geometric(pull[0] * unit, pull[1] * unit)
+        rise = geometric(strength[0] * unit, strength[1] * unit)
         optimizer.lam = lambda step: rise(min(step / steps, 1.0))
         self._train(optimizer, epochs)
         return optimizer.steps
 
     def cut(self, epochs: int, density: float, steps: int, first: float = 1.0) -> int:
-        """Cuts to `first`, then gradually to `density` while it trains, then retrains."""
+        """Cuts gradually while it trains, then retrains; returns the steps that `fit` took.
+
+        epochs   of training
+        density  at the end
+        steps    that so many epochs take
+        first    the density to which it cuts before it trains
+        """
         optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
         cut_down_to(first, floors, optimizer)
         masks = optimizer.masks().values()
@@ -172,10 +202,10 @@ class Bench:
         cut_down_to(density, floors, optimizer)
         return optimizer.steps
 
-    def _train(self, optimizer: AffineScaling, epochs: int) -> None:
+    def _train(self, optimizer: SparseOptimizer, epochs: int) -> None:
         masks = {name: ~mask for name, mask in optimizer.masks().items()}
         try:
-            self.fit(self.model, optimizer, epochs)
+            self.task.fit(self.model, optimizer, epochs)
             self._check_finite()
         except DivergedError as error:
             raise CollapseError(f"training diverged: {error}") from error

@@ -2,7 +2,8 @@
 
 atomic_files  files that are written whole or not at all
 config        settings as plain JSON, and where two of them differ
+packing       the weights of many networks, sparse ones by their live entries
 random_state  the state of every random generator
-run_folder    one folder, one run: the claim on it, and the lock
+run_folder    ownership of run folders: the config, the lock, the result
 snapshots     tensors and numbers between two steps of a run
 """

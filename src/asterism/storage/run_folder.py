@@ -1,29 +1,86 @@
-"""Whose folder it is: a run writes down what identifies it, and nothing else goes on in its folder.
+"""Ownership of run folders: which run a folder belongs to, and which process is at work in it.
 
-Owns the refusal and its wording, for every command that keeps its state in a folder.
+config.json   what identifies the run; a run with another config is refused
+history.json  one record per epoch or trial
+result.json   the numbers; its presence means that the run is finished
+
+Owns these three files, the lock and the wording of each refusal, for everything that keeps its
+state in a folder. What else a run keeps there is its own affair.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from asterism.errors import InputError
-from asterism.storage.atomic_files import read_json, write_json
+from asterism.storage.atomic_files import check_writable, read_json, write_json
 from asterism.storage.config import differences
 
 if sys.platform != "win32":
     import fcntl
 
+CONFIG, HISTORY, RESULT = "config.json", "history.json", "result.json"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder in which this process is at work alone; `own` gives it.
+
+    path    the folder
+    config  what identifies the run, as plain JSON
+    """
+
+    path: Path
+    config: dict[str, Any]
+
+    def claim(self) -> None:
+        """Writes config.json: from here on the folder is this run's."""
+        if not (self.path / CONFIG).exists():
+            write_json(self.path / CONFIG, self.config)
+
+    def result(self) -> dict[str, Any] | None:
+        """The numbers of a finished run, or None."""
+        path = self.path / RESULT
+        found: dict[str, Any] | None = read_json(path) if path.exists() else None
+        return found
+
+    def finish(self, history: Sequence[Any], result: dict[str, Any]) -> None:
+        """The last that a run writes: its history and its numbers."""
+        write_json(self.path / HISTORY, list(history))
+        write_json(self.path / RESULT, result)
+
+
+@contextmanager
+def own(folder: Path, config: dict[str, Any], resume: bool) -> Iterator[RunFolder]:
+    """A folder for one run: locked, writable, and free or begun by the same config.
+
+    folder  made if it is not there, and taken away again if nothing was written
+    config  what identifies the run
+    resume  whether a run that the folder holds may be continued
+
+    Whatever is wrong is an InputError before any work, and nothing in the folder is touched.
+    """
+    plain = json.loads(json.dumps(config))  # as it comes back from the file: lists, no tuples
+    with alone_in(folder):
+        refuse_others(folder / CONFIG, plain, resume)
+        if not (folder / RESULT).exists():  # a finished run is read, if need be from a full disk
+            check_writable(folder / CONFIG)
+        yield RunFolder(folder, plain)
+
 
 def refuse_others(path: Path, config: dict[str, Any], resume: bool) -> None:
-    """An error if the file at `path` says that its folder is another run's, or not to be resumed.
+    """An error if the file at `path` is of another run, or of one that is not to be resumed.
 
-    Nothing is touched. A folder without the file is free.
+    path    a file that identifies a run; a folder without it is free
+    config  what the file must hold
+    resume  whether the run may be continued
     """
     if not path.exists():
         return
@@ -37,20 +94,15 @@ def refuse_others(path: Path, config: dict[str, Any], resume: bool) -> None:
             f"{folder} belongs to another config (it differs in {', '.join(changed)}): {advice}"
         )
     if not resume:
-        raise InputError(f"{folder} holds a run already: add --resume, or choose another folder")
-
-
-def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
-    """The folder is this run's from here on, or it is refused with nothing in it touched."""
-    path = folder / "config.json"
-    refuse_others(path, config, resume)
-    if not path.exists():
-        write_json(path, config)
+        raise InputError(
+            f"{folder} holds a run already: add --resume (in Python resume=True),"
+            " or choose another folder"
+        )
 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Other processes are refused meanwhile; the lock goes with the process, however that ends."""
+    """A lock on a folder for the block; the lock ends with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -74,6 +126,8 @@ def _lock(descriptor: int, folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"another process is at work in {folder}") from None
+        raise InputError(
+            f"another process is at work in {folder}: wait for its end, or choose another folder"
+        ) from None
     except OSError:
         pass  # a file system without locks

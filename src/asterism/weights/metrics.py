@@ -105,13 +105,20 @@ def evaluate(
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode for the block, and every module's own mode after it."""
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """Every module's own mode, train or eval, is after the block what it was before."""
     # Mode by mode, as a module that its owner had frozen in eval must stay frozen.
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
         yield
     finally:
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode for the block, and every module's own mode after it."""
+    with modes_kept(model):
+        model.eval()
+        yield

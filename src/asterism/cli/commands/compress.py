@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from asterism.search.bit_widths import Choice
-    from asterism.search.supervised import Supervised
+    from asterism.search.task import Supervised
 
 
 class ModeName(str, Enum):

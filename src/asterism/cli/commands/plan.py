@@ -34,12 +34,9 @@ def plan(
 
     from asterism.cli.factories import make_data, make_model
     from asterism.search.plan import plan as make_plan
-    from asterism.search.supervised import supervised
+    from asterism.search.task import supervised
 
     network = make_model(model)
-    evaluate, inputs = None, None
-    if data is not None:
-        task = supervised(**make_data(data))
-        evaluate, inputs = task.evaluate, task.example_inputs(network)
-    found = make_plan(network, evaluate, inputs, include=include or None, exclude=exclude or None)
+    task = None if data is None else supervised(**make_data(data))
+    found = make_plan(network, task, include=include or None, exclude=exclude or None)
     print(json.dumps(found.to_json(), indent=2) if as_json else found)

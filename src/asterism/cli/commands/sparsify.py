@@ -5,64 +5,64 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asterism.cli.common import command_line, resumable
+from asterism.cli.recipe_file import (
+    MEANINGS,
+    Recipe,
+    by_pattern,
+    make_recipe,
+    numbers_by_pattern,
+    read_recipe,
+)
 
 if TYPE_CHECKING:
-    from asterism.search.options import SearchRecipe
+    from asterism.search.pareto import TrialRecord
+    from asterism.search.sparsify import SparsifyResult
 
 RECIPE, COMMAND = "recipe.json", "command.json"
 """What a search was told, kept in its folder, and by which command."""
 
 
+def _meaning(name: str) -> str:
+    """What a setting means, wherever it is given, as a sentence."""
+    meaning = MEANINGS.get(name, "").replace("`", "")
+    return f"{meaning[:1].upper()}{meaning[1:]}."
+
+
+def _option(name: str, form: str = "") -> Any:
+    """An option of the command; `form` is how one of several values is given."""
+    return typer.Option(help=_meaning(name) + (f" {form}; may be repeated." if form else ""))
+
+
 def sparsify(
-    model: Annotated[
-        str | None,
-        typer.Argument(help="Makes the trained model: pkg.module:function or file.py:function."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Makes (train_loader, valid_loader), or a dict with loss and metric."),
-    ] = None,
-    max_drop: Annotated[
-        float | None, typer.Option(help="How much worse the metric may get, in its own units.")
-    ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="Trained weights: .safetensors, .pt or .asterism.")
-    ] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="Budget in epochs; default 60.")] = None,
-    max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
-    epochs_per_cut: Annotated[int | None, typer.Option(help="Epochs of one trial.")] = None,
-    reweighting: Annotated[
-        float | None, typer.Option(help="Share of the budget for re-weighting; 0 for none.")
-    ] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd or adamw; default by trial.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Its learning rate.")] = None,
-    include: Annotated[
-        list[str] | None, typer.Option(help="Only layers that fit this pattern; may be repeated.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="No layer that fits this pattern; may be repeated.")
-    ] = None,
-    penalty: Annotated[
-        list[str] | None,
-        typer.Option(help="PATTERN=NAME: reweighted_l1, reweighted_l2 or focuss; may be repeated."),
-    ] = None,
-    density: Annotated[
-        list[str] | None,
-        typer.Option(help="PATTERN=SHARE that such layers keep in any case; may be repeated."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of torch, before anything is made.")] = None,
+    context: typer.Context,
+    model: Annotated[str | None, typer.Argument(help=_meaning("model"))] = None,
+    data: Annotated[str | None, _option("data")] = None,
+    max_drop: Annotated[float | None, _option("max_drop")] = None,
+    weights: Annotated[Path | None, _option("weights")] = None,
+    max_epochs: Annotated[int | None, _option("max_epochs")] = None,
+    max_minutes: Annotated[float | None, _option("max_minutes")] = None,
+    epochs_per_cut: Annotated[int | None, _option("epochs_per_cut")] = None,
+    reweighting: Annotated[float | None, _option("reweighting")] = None,
+    optimizer: Annotated[str | None, _option("optimizer")] = None,
+    lr: Annotated[float | None, _option("lr")] = None,
+    include: Annotated[list[str] | None, _option("include", "PATTERN")] = None,
+    exclude: Annotated[list[str] | None, _option("exclude", "PATTERN")] = None,
+    penalty: Annotated[list[str] | None, _option("penalty", "PATTERN=NAME")] = None,
+    density: Annotated[list[str] | None, _option("densities", "PATTERN=SHARE")] = None,
+    seed: Annotated[int | None, _option("seed")] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML file of these settings; options go before it.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the search is kept.")] = Path("runs/sparsify"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what is in the folder.")
+        bool, typer.Option("--resume", help="Continue with what is in the folder.")
     ] = False,
     threads: Annotated[
         int | None,
@@ -77,121 +77,81 @@ def sparsify(
 
     Example:  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net
 
-    An interrupted search goes on with:  asterism sparsify --resume --out runs/net
+    An interrupted search continues with:  asterism sparsify --resume --out runs/net
     """
-    import json
-
     import torch
 
     from asterism.cli.factories import make_data, make_model
     from asterism.experiments.jobs import versions
     from asterism.export.checkpoints import load_into
-    from asterism.integrations.tensorboard import TensorBoard
-    from asterism.search.folder import Journal
-    from asterism.search.options import by_pattern
-    from asterism.search.sparsify import sparsify as search
-    from asterism.search.supervised import supervised
-    from asterism.storage.atomic_files import read_json
-    from asterism.storage.run_folder import alone_in
+    from asterism.search.sparsify import search
+    from asterism.search.task import supervised
     from asterism.weights.targets import choose
 
+    named = {each.name: context.params.get(each.name) for each in fields(Recipe)}
+    named["weights"] = None if weights is None else str(weights)
+    named["penalty"] = by_pattern(penalty or [], "--penalty")
+    named["densities"] = numbers_by_pattern(density or [], "--density")
+    given = {name: each for name, each in named.items() if each not in (None, [], (), {})}
+    chosen = _recipe(given, recipe, out, resume)
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
     if threads is not None:
         torch.set_num_threads(threads)
-    given = {
-        "model": model,
-        "data": data,
-        "max_drop": max_drop,
-        "weights": None if weights is None else str(weights),
-        "max_epochs": max_epochs,
-        "max_minutes": max_minutes,
-        "epochs_per_cut": epochs_per_cut,
-        "reweighting": reweighting,
-        "optimizer": optimizer,
-        "lr": lr,
-        "include": include or None,
-        "exclude": exclude or None,
-        "penalty": by_pattern(penalty or [], "--penalty") or None,
-        "densities": _numbers(by_pattern(density or [], "--density")) or None,
-        "seed": seed,
-    }
-    chosen = _recipe(given, recipe, out, resume)
     torch.manual_seed(chosen.seed)
     network = make_model(chosen.model)
     if chosen.weights is not None:
         load_into(network, Path(chosen.weights))
     task = supervised(**make_data(chosen.data))
-    inner, penalties = chosen.make_optimizer(), chosen.make_penalty()
     command = {"command": command_line(), "versions": versions()}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
-    boards = [] if tensorboard is None else [TensorBoard(tensorboard, tracked)]
-    with resumable(), alone_in(out), _watching(chosen, tracked) as show:
-
-        def watch(record: dict[str, Any]) -> None:
-            show(record)
-            for board in boards:
-                board(record)
-
+    with resumable(), _watching(chosen, tracked, tensorboard) as watch:
         result = search(
             network,
-            **task,
-            max_drop=chosen.max_drop,
-            max_epochs=chosen.max_epochs,
-            max_minutes=chosen.max_minutes,
-            epochs_per_cut=chosen.epochs_per_cut,
-            reweighting=chosen.reweighting,
-            optimizer=inner,
-            include=chosen.include,
-            exclude=chosen.exclude,
-            penalty=penalties,
-            densities=chosen.densities,
-            run=Journal(out, {RECIPE: chosen.plain(), COMMAND: command}),
+            task,
+            chosen,
+            run=out,
             resume=resume,
             watch=watch,
+            beside={RECIPE: chosen.plain(), COMMAND: command},
         )
-    if as_json:
-        print(json.dumps(read_json(out / "result.json"), indent=2))
-    else:
-        dense = result.history[0]["metric"]
-        print("weights\tdensity\tmetric")
-        for point in result.front:
-            mark = "\t← the model" if point is result.best else ""
-            print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
-        print(f"dense: {dense:.6g}. {result.stop_reason}.")
-    print(f"written to {out}/", file=sys.stderr)
+    _show(result, out, as_json)
 
 
-def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> SearchRecipe:
+def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> Recipe:
     """Options before the recipe; in a folder in use, none but the ones it was begun with."""
     from asterism.errors import InputError
-    from asterism.search.options import make_recipe, read_recipe
     from asterism.storage.run_folder import refuse_others
 
-    named = {name: value for name, value in given.items() if value is not None}
     read = {} if recipe is None else read_recipe(recipe)
     kept = out / RECIPE
     begun = read_recipe(kept) if kept.exists() else {}
-    if resume and not (begun or read or named):
+    if resume and not (begun or read or given):
         raise InputError(f"{out} holds no search to go on with")
-    source = "the command" if recipe is None else str(recipe)
-    chosen = make_recipe({**begun, **read, **named}, source)
+    chosen = make_recipe({**begun, **read, **given}, recipe)
     refuse_others(kept, chosen.plain(), resume)
     return chosen
 
 
-def _numbers(texts: dict[str, str]) -> dict[str, float]:
-    from asterism.errors import InputError
+@contextmanager
+def _watching(
+    chosen: Recipe, weights: dict[str, Any], tensorboard: Path | None
+) -> Iterator[Callable[[TrialRecord], None]]:
+    """What is called with each record: for standard error, and for TensorBoard if asked for."""
+    from asterism.integrations.tensorboard import TensorBoard
 
-    try:
-        return {pattern: float(text) for pattern, text in texts.items()}
-    except ValueError as error:
-        raise InputError(f"--density is a share of the weights: {error}") from error
+    boards = [] if tensorboard is None else [TensorBoard(tensorboard, weights)]
+    with _showing(chosen, weights) as show:
+
+        def watch(record: TrialRecord) -> None:
+            show(record)
+            for each in boards:
+                each(record)
+
+        yield watch
 
 
 @contextmanager
-def _watching(
-    chosen: SearchRecipe, weights: dict[str, Any]
-) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _showing(chosen: Recipe, weights: dict[str, Any]) -> Iterator[Callable[[TrialRecord], None]]:
     """A bar and a table of layers for a person, a line per trial for a pipe, on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -201,7 +161,7 @@ def _watching(
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda record: print(_describe(record), file=sys.stderr, flush=True)
+        yield lambda record: print(record, file=sys.stderr, flush=True)
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     in_minutes = chosen.max_epochs is None and chosen.max_minutes is not None
@@ -210,21 +170,28 @@ def _watching(
         total = chosen.max_minutes if in_minutes else chosen.max_epochs or DEFAULT_EPOCHS
         task = bar.add_task("dense", total=total)
 
-        def watch(record: dict[str, Any]) -> None:
+        def watch(record: TrialRecord) -> None:
             """While a record is made the model holds what the record is about."""
-            done = record["seconds"] / 60 if in_minutes else record["epochs"]
-            bar.update(task, completed=done, description=record["trial"])
-            bar.console.print(_describe(record), highlight=False)
-            shown.show(rows_of(weights), record["trial"])
+            done = record.seconds / 60 if in_minutes else record.epochs
+            bar.update(task, completed=done, description=record.trial)
+            bar.console.print(str(record), highlight=False)
+            shown.show(rows_of(weights), record.trial)
 
         yield watch
 
 
-def _describe(record: dict[str, Any]) -> str:
-    metric = "no metric" if record["metric"] is None else f"metric {record['metric']:.6g}"
-    verdict = "within tolerance" if record["within_tolerance"] else "beyond tolerance"
-    note = f": {record['note']}" if record["note"] else ""
-    return (
-        f"epoch {record['epochs']}, {record['trial']}: {record['density']:.3%} of the weights,"
-        f" {metric}, {verdict}{note}"
-    )
+def _show(result: SparsifyResult, out: Path, as_json: bool) -> None:
+    """The result as JSON, or the front as a table."""
+    import json
+
+    from asterism.storage.atomic_files import read_json
+
+    if as_json:
+        print(json.dumps(read_json(out / "result.json"), indent=2))
+    else:
+        print("weights\tdensity\tmetric")
+        for point in result.front:
+            mark = "\t← the model" if point is result.best else ""
+            print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
+        print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
+    print(f"written to {out}/", file=sys.stderr)

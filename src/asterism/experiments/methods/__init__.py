@@ -1,4 +1,4 @@
-"""Methods: recipes over `AffineScaling`. Each is a frozen dataclass of its own settings.
+"""Methods: recipes over `asterism.scaling`. Each is a frozen dataclass of its own settings.
 
 The contract: `recipe(model)` takes a model, trained unless the method is `Dense`, and gives the
 optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing all

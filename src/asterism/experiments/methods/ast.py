@@ -19,13 +19,15 @@ from torch import nn
 
 from asterism.errors import InputError
 from asterism.experiments.augmentation import Shift
-from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, sgd
 from asterism.experiments.training import History, Stage
-from asterism.pruning.scores import count
-from asterism.pruning.selection import Candidates, lamp, select
+from asterism.pruning.scores import count, lamp
+from asterism.pruning.selection import Candidates, select
 from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.initialisers import Greedy, Initialiser
 from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.proximal import ProximalReweighting
+from asterism.scaling.reweighting import Reweighting
 from asterism.scaling.schedules import (
     Anneal,
     ConstantTau,
@@ -93,21 +95,33 @@ class AffineScalingTransformation(Method):
             entries = sum(target.param.numel() for target in choose(model))
             density = self.nonzeros / entries
             return replace(self, nonzeros=None, density=density).recipe(model, seed)
-        regularised = self.lam > 0
-        optimizer = wrap(
+        stages = [*self._reweighting(), *self._cut(model)]
+        return Recipe(self._optimizer(model, seed), stages, self.augment)
+
+    def _optimizer(self, model: nn.Module, seed: int) -> Reweighting:
+        """The paper's Algorithm 1, or with lam > 0 the regularised objective."""
+        inner = sgd(model, self.weight_decay)
+        if self.lam > 0:
+            return ProximalReweighting(
+                inner,
+                model,
+                self.penalty,
+                lam=0.0,  # which the stages raise
+                layers=self.layers,
+                anneal=self.anneal,
+                freeze_zeros=True,
+            )
+        return AffineScaling(
+            inner,
             model,
-            self.weight_decay,
             self.penalty,
             initialiser=self.initialiser,
             layers=self.layers,
             anneal=self.anneal,
             normalise=self.normalise,
-            affine=not regularised,
-            reweight_every="step" if regularised else "round",
             freeze_zeros=True,
             seed=seed,
         )
-        return Recipe(optimizer, [*self._reweighting(), *self._cut(model)], self.augment)
 
     # ------------------------------------------------------------------ Algorithm 1
 
@@ -120,7 +134,7 @@ class AffineScalingTransformation(Method):
             f"reweight {t}",
             self.epochs_per_reweight,
             warmup_cosine(self.lr),
-            begin=AffineScaling.reweight,
+            begin=Reweighting.reweight,
             skip=self._converged,
         )
         if self.lam == 0:
@@ -128,7 +142,7 @@ class AffineScalingTransformation(Method):
         lr = share(warmup_cosine(self.lr, final=self.lr / 2), t - 1, self.reweights)
         lam = share(geometric(self.lam / 50, self.lam), t - 1, self.reweights)
 
-        def set_lam(optimizer: AffineScaling, progress: float) -> None:
+        def set_lam(optimizer: Reweighting, progress: float) -> None:
             optimizer.lam = lam(progress)
 
         return replace(stage, lr=lr, on_step=set_lam)
@@ -150,7 +164,7 @@ class AffineScalingTransformation(Method):
             return self._layerwise_cut(model)
         return self._global_cut()
 
-    def _settle(self, optimizer: AffineScaling) -> None:
+    def _settle(self, optimizer: Reweighting) -> None:
         """From here on no penalty, and in theta-space no metric either."""
         optimizer.lam = 0.0
         if self.retrain_in == "theta":
@@ -170,7 +184,7 @@ class AffineScalingTransformation(Method):
     def _layerwise_cut(self, model: nn.Module) -> list[Stage]:
         names = [target.name for target in choose(model)]
 
-        def cut_layer(number: int, optimizer: AffineScaling) -> None:
+        def cut_layer(number: int, optimizer: Reweighting) -> None:
             self._settle(optimizer)
             optimizer.prune(density={names[number]: self._share(names[number:], optimizer)})
 
@@ -182,7 +196,7 @@ class AffineScalingTransformation(Method):
         ]
         return [*stages, Stage("retrain", self.retrain_epochs, warmup_cosine(self.lr))]
 
-    def _share(self, names: Sequence[str], optimizer: AffineScaling) -> float:
+    def _share(self, names: Sequence[str], optimizer: Reweighting) -> float:
         """What the first of the layers still uncut may keep, by LAMP over all of them.
 
         Layers cut before have taken their part of the budget already.

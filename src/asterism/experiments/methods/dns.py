@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, wrap
+from asterism.experiments.methods.recipe import Method, Recipe, sgd
 from asterism.experiments.training import Stage
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.penalties import HardThreshold, Penalty
-from asterism.scaling.schedules import AllLayers, warmup_cosine
+from asterism.scaling.schedules import warmup_cosine
+from asterism.scaling.splicing import Splicing
 from asterism.weights.names import lookup
 from asterism.weights.targets import choose
 
@@ -47,12 +47,10 @@ class DynamicNetworkSurgery(Method):
         return "surgery, per layer"
 
     def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
-        optimizer = wrap(
-            model, self.weight_decay, self._penalties(model), layers=AllLayers(), latent=True
-        )
+        optimizer = Splicing(sgd(model, self.weight_decay), model, self._penalties(model))
         rng = torch.Generator()
 
-        def surgery(optimizer: AffineScaling, progress: float) -> None:
+        def surgery(optimizer: Splicing, progress: float) -> None:
             rng.manual_seed(seed * 1_000_003 + optimizer.steps)
             chance = (1 + self.gamma * optimizer.steps) ** -self.power
             if float(torch.rand((), generator=rng)) < chance:
@@ -60,7 +58,7 @@ class DynamicNetworkSurgery(Method):
 
         stages = [
             Stage("surgery", self.surgery_epochs, warmup_cosine(self.lr), on_step=surgery),
-            Stage("retrain", self.retrain_epochs, warmup_cosine(self.lr), AffineScaling.flatten),
+            Stage("retrain", self.retrain_epochs, warmup_cosine(self.lr), Splicing.flatten),
         ]
         return Recipe(optimizer, stages)
 

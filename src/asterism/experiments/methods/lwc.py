@@ -15,7 +15,7 @@ from torch import nn
 from asterism.experiments.methods.recipe import Method, Recipe, wrap
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import quality_threshold
-from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import warmup_cosine
 from asterism.weights.names import lookup
 
@@ -52,7 +52,7 @@ class LearningWeightsAndConnections(Method):
         ]
         return Recipe(wrap(model, self.weight_decay), stages)
 
-    def _prune(self, share: float, optimizer: AffineScaling) -> None:
+    def _prune(self, share: float, optimizer: Masked) -> None:
         """One round of the way: densities fall geometrically, qualities rise linearly."""
         if self.quality is None:
             targets = {pattern: kept**share for pattern, kept in self.kept.items()}

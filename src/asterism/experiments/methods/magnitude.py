@@ -11,7 +11,7 @@ from torch import nn
 
 from asterism.experiments.augmentation import Shift
 from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
-from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import cubic
 
 
@@ -35,6 +35,6 @@ class GradualMagnitude(Method):
             self.score,
             epochs=(self.cut_epochs, self.retrain_epochs),
             lr=self.lr,
-            begin=AffineScaling.flatten,
+            begin=Masked.flatten,
         )
         return Recipe(wrap(model, self.weight_decay), stages, self.augment)

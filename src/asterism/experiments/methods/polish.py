@@ -12,7 +12,7 @@ from torch import nn
 
 from asterism.experiments.augmentation import Shift
 from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
-from asterism.scaling.affine_scaling import AffineScaling
+from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import geometric
 
 
@@ -46,7 +46,7 @@ class Polish(Method):
             self.score,
             epochs=(self.cut_epochs, self.retrain_epochs),
             lr=self.lr,
-            begin=AffineScaling.flatten,
+            begin=Masked.flatten,
         )
         return Recipe(optimizer, stages, self.augment)
 

@@ -13,16 +13,16 @@ from torch import nn
 from asterism.experiments.augmentation import Augment
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import count
-from asterism.scaling.affine_scaling import AffineScaling
-from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import Schedule, warmup_cosine
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 
 
 @dataclass(frozen=True)
 class Recipe:
     """An optimizer around the model, and the stages to train it through."""
 
-    optimizer: AffineScaling
+    optimizer: SparseOptimizer
     stages: list[Stage]
     augment: Augment | None = None
 
@@ -52,15 +52,16 @@ class Method(ABC):
         """The optimizer and the stages for this model."""
 
 
-def wrap(
-    model: nn.Module, weight_decay: float, penalty: Any = None, **options: Any
-) -> AffineScaling:
-    """SGD with Nesterov momentum, wrapped; for methods that never re-weight, any penalty does."""
-    sgd = torch.optim.SGD(
+def sgd(model: nn.Module, weight_decay: float) -> torch.optim.SGD:
+    """With Nesterov momentum; each stage sets its learning rate."""
+    return torch.optim.SGD(
         model.parameters(), lr=0.0, momentum=0.9, nesterov=True, weight_decay=weight_decay
     )
-    chosen: Penalty | dict[str, Penalty] = ReweightedL1() if penalty is None else penalty
-    return AffineScaling(sgd, model, chosen, **options)
+
+
+def wrap(model: nn.Module, weight_decay: float, *, freeze_zeros: bool = False) -> Masked:
+    """That SGD, wrapped, for methods that only cut."""
+    return Masked(sgd(model, weight_decay), model, freeze_zeros=freeze_zeros)
 
 
 def gradual_cut(
@@ -69,15 +70,15 @@ def gradual_cut(
     *,
     epochs: tuple[int, int],
     lr: float,
-    begin: Callable[[AffineScaling], Any],
+    begin: Callable[[Any], Any],
 ) -> list[Stage]:
     """Two stages: global cuts along `fall` every 25 steps, then retraining at its last density."""
 
-    def cut(optimizer: AffineScaling, progress: float) -> None:
+    def cut(optimizer: SparseOptimizer, progress: float) -> None:
         if optimizer.steps % 25 == 0:
             prune_down_to(fall(progress), score, optimizer)
 
-    def finish(optimizer: AffineScaling) -> None:
+    def finish(optimizer: SparseOptimizer) -> None:
         prune_down_to(fall(1.0), score, optimizer)
 
     return [
@@ -86,7 +87,7 @@ def gradual_cut(
     ]
 
 
-def prune_down_to(density: float, score: str, optimizer: AffineScaling) -> None:
+def prune_down_to(density: float, score: str, optimizer: SparseOptimizer) -> None:
     """A global cut, unless the network is as sparse already."""
     masks = optimizer.masks().values()
     alive = sum(int(mask.sum()) for mask in masks)

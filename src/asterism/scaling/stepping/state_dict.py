@@ -60,7 +60,7 @@ def check(layers: Mapping[Any, Layer], ours: Entries) -> None:
     """An error unless each layer, and nothing but these layers, finds its state."""
     if not ours:
         raise InputError(
-            "the saved state has nothing of AffineScaling: it is that of another optimizer, or"
+            "the saved state has nothing of asterism: it is that of another optimizer, or"
             " was loaded with flatten_optimizer_state_dict=True, which drops it"
         )
     for key, layer in layers.items():
@@ -71,7 +71,7 @@ def check(layers: Mapping[Any, Layer], ours: Entries) -> None:
     if others:
         raise InputError(
             f"the saved state makes parameters {', '.join(sorted(map(str, others)))} sparse, which"
-            " AffineScaling leaves alone here: use the same include and exclude"
+            " are left alone here: use the same include and exclude"
         )
 
 

@@ -1,14 +1,14 @@
-"""The common case of training: batches of inputs and targets, a loss, a metric.
+"""What to train and how to measure it: the task that a search is given with the model.
 
-Owns one plain loop and one plain evaluation, made from a pair of loaders. What it makes is what
-`sparsify` asks of any user: `fit(model, optimizer, epochs)` and `evaluate(model) -> float`.
+Owns what `sparsify` asks of any task, a task made of two functions, and the common case: two
+loaders, a loss and a metric, with one plain loop and one plain evaluation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +17,67 @@ from torch.optim import Optimizer
 
 from asterism.errors import DivergedError, InputError, one_line
 from asterism.graph.live_forward import live_if_worth
-from asterism.scaling.affine_scaling import AffineScaling
 from asterism.scaling.schedules import warmup_cosine
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.weights.metrics import evaluating
 
+Fit = Callable[[nn.Module, Any, int], Any]
+Evaluate = Callable[[nn.Module], Any]
 Forward = Callable[..., Any]
 Loss = Callable[[Any, Any], Tensor]
 Metric = Callable[[Any, Any], Tensor | float]
+
+
+class TaskLike(Protocol):
+    """What a task has: two functions, and which way the metric runs.
+
+    It may also have `generators`, random generators of its own whose state is saved with a run,
+    and `example_inputs(model)`, a batch for the multiply-accumulates of `plan`.
+    """
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False where the metric is a loss or an error."""
+
+    def fit(self, model: nn.Module, optimizer: Any, epochs: int, /) -> Any:
+        """Trains, with every step taken by the optimizer that it is given."""
+
+    def evaluate(self, model: nn.Module, /) -> Any:
+        """The metric on validation data; never give it test data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A task of your own two functions.
+
+    fit               fit(model, optimizer, epochs) trains, every step taken by that optimizer
+    evaluate          evaluate(model) gives the metric on validation data
+    higher_is_better  False where the metric is a loss or an error
+    generators        random generators that `fit` draws from, to be saved with a run
+
+    >>> Task(fit=lambda model, optimizer, epochs: None, evaluate=lambda model: 98.5).evaluate(None)
+    98.5
+    """
+
+    fit: Fit
+    evaluate: Evaluate
+    higher_is_better: bool = True
+    generators: Sequence[torch.Generator] = ()
+
+
+def check_task(task: Any) -> None:
+    """An error that shows how a task is made, unless this is one."""
+    for name in ("fit", "evaluate"):
+        if not callable(getattr(task, name, None)):
+            raise InputError(
+                f"the task has no {name}: give asterism.supervised(train_loader, valid_loader) or"
+                f" asterism.Task(fit, evaluate), found {type(task).__name__}"
+            )
+    if not isinstance(getattr(task, "higher_is_better", None), bool):
+        raise InputError(
+            "the task must have higher_is_better: True, or False where the metric is a loss,"
+            f" found {getattr(task, 'higher_is_better', None)!r}"
+        )
 
 
 def accuracy_percent(outputs: Tensor, targets: Tensor) -> float:
@@ -37,9 +91,13 @@ def accuracy_percent(outputs: Tensor, targets: Tensor) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Supervised:
-    """A pair of loaders as `fit` and `evaluate`; `sparsify(model, **supervised, …)` takes it all.
+    """The task of a pair of loaders, a loss and a metric; `supervised` makes it.
 
-    `generators` are the loaders' own random generators, so that a run can save their state.
+    train_loader, valid_loader  give batches of (inputs, …, targets)
+    loss, metric                functions of the model's output and the targets
+    higher_is_better            False where the metric is a loss or an error
+    clip_norm                   clips the gradient's norm, if given
+    generators                  the loaders' own random generators, whose state a run saves
     """
 
     train_loader: Iterable[Any]
@@ -53,11 +111,9 @@ class Supervised:
     def __post_init__(self) -> None:
         object.__setattr__(self, "generators", _generators(self.train_loader, self.valid_loader))
 
-    def keys(self) -> list[str]:
-        return ["fit", "evaluate", "higher_is_better", "generators"]
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
+    def keys(self) -> NoReturn:
+        """The error of `**task`."""
+        raise InputError("a task is passed as it is: sparsify(model, task, max_drop=…)")
 
     def fit(self, model: nn.Module, optimizer: Optimizer, epochs: int) -> None:
         """Trains; each call warms the learning rate up to the optimizer's and lets it fall.
@@ -118,10 +174,13 @@ def supervised(
     *,
     clip_norm: float | None = None,
 ) -> Supervised:
-    """`fit` and `evaluate` for `sparsify`, from two loaders of (inputs, …, targets).
+    """The task of two loaders of (inputs, …, targets), for `sparsify` and `plan`.
 
-    loss, metric      functions of the model's output and the targets; the metric is averaged
-                      over batches, so write your own `evaluate` for one that is no mean
+    train_loader      to train on
+    valid_loader      to measure on; never give it test data
+    loss              a function of the model's output and the targets
+    metric            another; it is averaged over batches: for a metric that is no mean, write
+                      your own `evaluate` and give `Task(fit, evaluate)`
     higher_is_better  False where the metric is a loss or an error
     clip_norm         clips the gradient's norm, if given
 
@@ -136,7 +195,7 @@ def supervised(
 
 
 def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Sequence[Any]) -> Forward:
-    if not isinstance(optimizer, AffineScaling):
+    if not isinstance(optimizer, SparseOptimizer):
         return model
     return live_if_worth(model, optimizer.masks(), inputs) or model
 
@@ -161,7 +220,7 @@ def _batches(
         if not isinstance(batch, tuple | list) or len(batch) < 2:
             raise InputError(
                 f"the {what} loader must give (inputs, targets), found {type(batch).__name__}:"
-                " write your own fit and evaluate"
+                " write your own fit and evaluate, and give asterism.Task(fit, evaluate)"
             )
         number += 1
         *inputs, targets = (_to(each, device) for each in batch)

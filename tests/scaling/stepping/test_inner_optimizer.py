@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from asterism import AffineScaling, Exact, HardThreshold, InputError, ReweightedL1
-from asterism.scaling import inner_optimizer as inner
+from asterism import AffineScaling, Exact, HardThreshold, InputError, ReweightedL1, Splicing
+from asterism.scaling.stepping import inner_optimizer as inner
 from support.explicit import ELEMENTWISE, MakeOptimizer, loss, make_model, train, wrap
 
 
@@ -134,8 +134,9 @@ def test_what_has_no_scale_needs_no_rescaling() -> None:
     for latent in (False, True):
         model = make_model()
         adadelta = torch.optim.Adadelta(model.parameters())
-        penalty = HardThreshold(0.5) if latent else ReweightedL1()
-        optimizer = wrap(model, adadelta, penalty=penalty, latent=latent, on_reweight="rescale")
+        affine = {"penalty": ReweightedL1(), "on_reweight": "rescale"}
+        splicing = {"penalty": HardThreshold(0.5), "algorithm": Splicing}
+        optimizer = wrap(model, adadelta, **(splicing if latent else affine))
         train(model, optimizer, range(2))
         if latent:
             optimizer.reweight()

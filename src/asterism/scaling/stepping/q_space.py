@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asterism.scaling.interrupts import uninterrupted
 from asterism.scaling.layer import Layer
+from asterism.scaling.stepping.interrupts import uninterrupted
 from asterism.weights.sharding import local
 
 Closure = Callable[[], Any]

@@ -19,9 +19,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import asterism
-from asterism import AffineScaling, HardThreshold, ReweightedL1
-from asterism.scaling.interrupts import uninterrupted
-from asterism.scaling.q_space import is_in_q_space
+from asterism import AffineScaling, HardThreshold, ReweightedL1, SparseOptimizer, Splicing
+from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.q_space import is_in_q_space
 from asterism.weights.sharding import whole
 from support.explicit import Explicit, assert_same_theta, loss, make_model, omegas, train, wrap
 
@@ -39,15 +39,15 @@ def scaled(**options: Any) -> tuple[nn.Sequential, AffineScaling]:
     return model, optimizer
 
 
-def spliced() -> tuple[nn.Sequential, AffineScaling]:
+def spliced() -> tuple[nn.Sequential, Splicing]:
     model = make_model()
-    optimizer = wrap(model, penalty=HardThreshold(0.5), latent=True)
+    optimizer = wrap(model, penalty=HardThreshold(0.5), algorithm=Splicing)
     optimizer.reweight()
     train(model, optimizer, range(3))
     return model, optimizer
 
 
-def backward(model: nn.Module, optimizer: AffineScaling) -> None:
+def backward(model: nn.Module, optimizer: SparseOptimizer) -> None:
     optimizer.zero_grad()
     loss(model, 7).backward()
 
@@ -60,7 +60,7 @@ def snapshot(model: nn.Module) -> Snapshot:
     }
 
 
-def assert_unchanged(model: nn.Module, optimizer: AffineScaling, before: Snapshot) -> None:
+def assert_unchanged(model: nn.Module, optimizer: SparseOptimizer, before: Snapshot) -> None:
     """Up to rounding; gradients of pruned weights may have become 0 or not."""
     masks, scales = optimizer.masks(), omegas(optimizer)
     for name, (theta, gradient) in before.items():
@@ -78,7 +78,7 @@ def assert_unchanged(model: nn.Module, optimizer: AffineScaling, before: Snapsho
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.LBFGS])
 @pytest.mark.parametrize("make", [scaled, spliced])
 def test_the_closure_always_sees_theta(
-    make: Callable[[], tuple[nn.Sequential, AffineScaling]], kind: Any
+    make: Callable[[], tuple[nn.Sequential, SparseOptimizer]], kind: Any
 ) -> None:
     model, optimizer = make()
     optimizer.optimizer = kind(model.parameters(), lr=0.1)
@@ -217,7 +217,7 @@ def test_an_optimizer_that_mixes_weights_sees_no_gradient_of_a_pruned_one() -> N
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("make", [scaled, spliced])
 def test_an_exception_inside_the_inner_step_leaves_theta(
-    make: Callable[[], tuple[nn.Sequential, AffineScaling]], error: type[BaseException]
+    make: Callable[[], tuple[nn.Sequential, SparseOptimizer]], error: type[BaseException]
 ) -> None:
     model, optimizer = make()
     backward(model, optimizer)
@@ -292,7 +292,7 @@ def interrupted(action: Callable[[], Any], n: int) -> bool:
 
 @pytest.mark.parametrize("make", [scaled, spliced])
 def test_ctrl_c_at_any_line_of_a_step_leaves_theta(
-    make: Callable[[], tuple[nn.Sequential, AffineScaling]],
+    make: Callable[[], tuple[nn.Sequential, SparseOptimizer]],
 ) -> None:
     model, optimizer = make()
     for group in optimizer.param_groups:

@@ -27,7 +27,9 @@ from asterism import (
     InputError,
     InTurn,
     Noise,
+    ProximalReweighting,
     ReweightedL1,
+    Splicing,
 )
 from support.explicit import (
     ELEMENTWISE,
@@ -56,13 +58,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "anneal": ChartrandYin(forced=False, floor=1e-3),
         "on_reweight": "rescale",
     },
-    "plain metric": {"affine": False, "lam": 0.01},
+    "plain metric": {"algorithm": ProximalReweighting, "lam": 0.01, "reweight_every": "round"},
     "each step": {
-        "affine": False,
+        "algorithm": ProximalReweighting,
         "lam": lambda step: 0.001 * step,
-        "reweight_every": "step",
     },
-    "latent": {"penalty": HardThreshold(0.5, 0.8), "latent": True},
+    "latent": {"penalty": HardThreshold(0.5, 0.8), "algorithm": Splicing},
 }
 
 
@@ -221,7 +222,7 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     train(model, optimizer, range(3))
 
     plain = torch.optim.AdamW(model.parameters(), lr=0.01)
-    refused(optimizer, plain.state_dict(), "nothing of AffineScaling: it is that of another")
+    refused(optimizer, plain.state_dict(), "nothing of asterism: it is that of another")
 
     wider = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3)).double()
     state = wrap(wider, anneal=ChartrandYin(forced=False)).state_dict()

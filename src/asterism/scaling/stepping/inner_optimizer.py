@@ -45,7 +45,7 @@ ELEMENTWISE = (
 
 # They keep copies of the weights of their own, which no change of variables reaches.
 UNSUPPORTED = {
-    "AffineScaling": "it is wrapped already",
+    "SparseOptimizer": "it is wrapped already",
     "ZeroRedundancyOptimizer": "use FSDP2's fully_shard instead",
     "FP16Optimizer": "use FSDP2's fully_shard instead",
     "Lookahead": "wrap the optimizer inside it, without Lookahead",
@@ -62,7 +62,7 @@ def check_supported(optimizer: Optimizer) -> None:
     for kind in type(optimizer).__mro__:
         if kind.__name__ in UNSUPPORTED:
             advice = UNSUPPORTED[kind.__name__]
-            raise InputError(f"AffineScaling cannot wrap {type(optimizer).__name__}: {advice}")
+            raise InputError(f"asterism cannot wrap {type(optimizer).__name__}: {advice}")
 
 
 def check_model(model: nn.Module) -> None:
@@ -74,7 +74,7 @@ def check_model(model: nn.Module) -> None:
 def check_parameter(name: str, param: nn.Parameter) -> None:
     """An error for parameters whose precision would lose q silently."""
     if param.is_complex():
-        raise InputError(f"{name} is complex: AffineScaling scales real weights alone")
+        raise InputError(f"{name} is complex: only real weights can be made sparse")
     if param.dtype not in (torch.float32, torch.float64):
         raise InputError(
             f"{name} is {param.dtype}, too coarse for q = theta / omega: keep the parameters in"

@@ -1,0 +1,107 @@
+"""Recipes: what a search on the command line is told, in a TOML file or in its own folder.
+
+Owns the settings beside the search's options, and the reading of them. The folder of a search holds
+its recipe: it can be resumed, or repeated, from the folder alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from asterism.errors import InputError
+from asterism.search.options import SparsifyOptions, meanings
+from asterism.storage.atomic_files import read_json
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(SparsifyOptions):
+    """The search's options, and where the model and the data come from.
+
+    model    makes the trained model: pkg.module:function or file.py:function
+    data     makes (train_loader, valid_loader), or a dict with loss and metric
+    weights  trained weights: .safetensors, .pt or .asterism
+    seed     of torch, before anything is made
+    """
+
+    model: str
+    data: str
+    weights: str | None = None
+    seed: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+MEANINGS = meanings(SparsifyOptions) | meanings(Recipe)
+"""Of every setting by its name, for `asterism sparsify --help`."""
+
+
+def make_recipe(settings: Mapping[str, Any], file: Path | None = None) -> Recipe:
+    """A recipe from its settings; the file, if there is one, is named where a setting is wrong.
+
+    >>> make_recipe({"model": "net.py:make", "data": "net.py:data", "max_drop": 0.2}).seed
+    0
+    """
+    source = "the command" if file is None else str(file)
+    names = [each.name for each in fields(Recipe)]
+    for name in settings:
+        if name not in names:
+            raise InputError(f"{source} has an unknown key {name!r}; there are {', '.join(names)}")
+    for name in ("model", "data", "max_drop"):
+        if settings.get(name) is None:
+            raise InputError(f"{source} lacks {name}")
+    try:
+        return Recipe(**{name: each for name, each in settings.items() if each is not None})
+    except InputError as error:
+        raise InputError(str(error) if file is None else f"{file}: {error}") from error
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file, or in the recipe.json of a search."""
+    if path.suffix == ".json":
+        found = read_json(path)
+        if not isinstance(found, dict):
+            raise InputError(f"{path} is no recipe")
+        return found
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from error
+
+
+def by_pattern(texts: Sequence[str], option: str) -> dict[str, str]:
+    """PATTERN=VALUE, as it is given on the command line.
+
+    >>> by_pattern(["conv*=0.5", "head=1"], "--density")
+    {'conv*': '0.5', 'head': '1'}
+    """
+    parts = [text.rpartition("=") for text in texts]
+    for text, (pattern, _, value) in zip(texts, parts, strict=True):
+        if not pattern or not value:
+            raise InputError(f"{option} is PATTERN=VALUE, as in 'conv*=0.5', not {text!r}")
+    return {pattern: value for pattern, _, value in parts}
+
+
+def numbers_by_pattern(texts: Sequence[str], option: str) -> dict[str, float]:
+    """The same where each value is a number.
+
+    >>> numbers_by_pattern(["conv*=0.5"], "--density")
+    {'conv*': 0.5}
+    """
+    try:
+        return {pattern: float(text) for pattern, text in by_pattern(texts, option).items()}
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{option} is a share of the weights: {error}") from error

@@ -1,0 +1,29 @@
+"""All operations that a graph may have: one class each, in the file of its family.
+
+operation    what an operation is, and what families share
+convolution  conv
+linear       linear
+pooling      max and average, sliding and adaptive
+norms        batch norm, layer norm, softmax
+activations  functions of each number by itself
+joining      add, multiply, concatenate
+shaping      flatten, reshape, permute
+
+`python -m asterism.graph.operations` prints the page about them in the documentation.
+"""
+
+from __future__ import annotations
+
+import asterism.graph.operations.activations as activations
+import asterism.graph.operations.convolution as convolution
+import asterism.graph.operations.joining as joining
+import asterism.graph.operations.linear as linear
+import asterism.graph.operations.norms as norms
+import asterism.graph.operations.pooling as pooling
+import asterism.graph.operations.shaping as shaping
+from asterism.graph.operations.operation import Operation
+
+_FAMILIES = (convolution, linear, pooling, norms, activations, joining, shaping)
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
+}

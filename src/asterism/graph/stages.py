@@ -1,0 +1,147 @@
+"""What each stage of a network's life hands to an operation, and takes back from it.
+
+A node is what a graph holds; a call is what `capture` found in a torch model; a fused layer is what
+the runtime runs, and a program what its steps for the compiled kernels are added to. Owns these
+borders, and imports none of the stages: operations know no torch, and nothing of the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Number = int | float
+Array = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+Shape = tuple[int, ...]  # of one example, without the batch
+Given = Sequence[Array | None]  # the weights of a node, None where it has none
+Settings = Mapping[str, Number] | tuple[int, ...]
+Buffer = Any  # memory of the runtime's: an operation only hands it on
+
+
+class NodeLike(Protocol):
+    """A layer of a graph: what it reads, and its settings with their defaults."""
+
+    op: str
+    inputs: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The settings of an operation whose settings are a plain list."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+    def number(self, name: str) -> Number: ...
+
+    def pair(self, name: str) -> tuple[int, int]:
+        """The settings `name_h` and `name_w`."""
+
+
+class Call(Protocol):
+    """One call in a torch program, and where the layers go that it becomes.
+
+    args   its arguments by torch's names, defaults included
+    shape  of the result, or of the first of several; its batch is a symbol, and not a number
+    """
+
+    args: Mapping[str, Any]
+    shape: tuple[Any, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape without the batch; UnsupportedError unless all of it is known in advance."""
+
+    def shape_of(self, argument: Any) -> tuple[Any, ...]:
+        """The shape of an argument; UnsupportedError where that is not a tensor."""
+
+    def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
+        """Adds `op` of the first argument; the number of its result.
+
+        weights  those of torch's arguments that are weights, or None
+        """
+
+    def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
+        """Adds `op` of values that have numbers already."""
+
+    def value(self, argument: Any) -> int:
+        """The number of an argument; UnsupportedError where that is not a value of the network."""
+
+
+class FusedLayer(NamedTuple):
+    """A node with all that was merged into it, as the runtime runs it.
+
+    place    of the first node
+    inputs   the values whose memory it reads; `node.inputs` tell in which shape
+    out      the value that it makes
+    needed   marks the results that anything reads
+    """
+
+    place: int
+    node: NodeLike
+    inputs: tuple[int, ...]
+    out: int
+    weights: Given
+    relu: bool = False
+    pool: bool = False
+    needed: Mask | None = None
+
+    @property
+    def weight(self) -> Array:
+        """Of a convolution or a fully connected layer."""
+        assert self.weights[0] is not None
+        return self.weights[0]
+
+    @property
+    def bias(self) -> Array:
+        """The same, zeros where it has none."""
+        given = self.weights[1]
+        return np.zeros(len(self.weight), np.float32) if given is None else given
+
+    @property
+    def fused(self) -> str:
+        """The activation that its own step applies."""
+        return "relu" if self.relu else "none"
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.op}{' + relu' * self.relu}{' + max_pool' * self.pool}"
+
+
+class Program(Protocol):
+    """Steps for the compiled kernels, to which each layer adds its own: runtime/program.py.
+
+    shapes  of all values of the graph, by their numbers
+    """
+
+    shapes: Sequence[Shape]
+
+    def add(self, kernel: str, layer: FusedLayer, source: Buffer, out: Buffer, **rest: Any) -> None:
+        """One step: a kernel over an input and a result.
+
+        rest  other (a second input), sizes, data (arrays), whole (takes a whole block of images),
+              activation, a and b: what the kernel reads of its step
+        """
+
+    def size(self, value: int) -> int:
+        """How many numbers a value has."""
+
+    def seen(self, layer: FusedLayer) -> Shape:
+        """The shape in which a layer reads its first input."""
+
+    def rows(self, value: int, layer: FusedLayer) -> Buffer:
+        """A value, image by image."""
+
+    def out(self, layer: FusedLayer) -> Buffer:
+        """Memory for a layer's result, image by image."""
+
+    def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
+        """Input and result of a layer that treats each number alike, in whatever order they lie."""
+
+    def conv(self, layer: FusedLayer) -> None:
+        """All steps of a convolution, by the kernel that should be the fastest."""
+
+    def linear(self, layer: FusedLayer) -> None:
+        """All steps of a fully connected layer, by the kernel that should be the fastest."""

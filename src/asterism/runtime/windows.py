@@ -1,0 +1,144 @@
+"""How a convolution reads its input, which is packed for it: kernels/layers/conv.h.
+
+Owns the geometry of packed inputs; what is done with it is in `convolutions`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asterism.errors import FormatError
+from asterism.graph.operations.convolution import by_place, live_inputs, live_outputs
+from asterism.graph.operations.operation import image
+from asterism.graph.stages import FusedLayer, Shape
+
+COLUMNS, LINE = 8, 16
+MAX_PACKED = 2**30
+CACHE = 40_000  # bytes that a tile's inputs may take
+FEW_WEIGHTS = 24
+SUMS = {8: 12, 16: 16}  # vectors that layers/conv_rows.h sums at once, by the lanes of one
+
+Indices = npt.NDArray[np.int32]
+
+
+class Window(NamedTuple):
+    """How a convolution reads its packed input, as kernels/layers/conv.h describes it."""
+
+    channels: Indices
+    size: tuple[int, int]
+    out: tuple[int, int]
+    padding: tuple[int, int]
+    stride: tuple[int, int]
+    phases: tuple[int, int]
+    rows: int
+    strips: int
+    line: int
+    flat: bool
+    halo: int
+    step: int = COLUMNS  # columns from one strip to the next
+    whole_rows: bool = False
+    left: int = 0  # columns of the kernel before and after the one that needs no shift
+    right: int = 0
+
+    @property
+    def strip_pitch(self) -> int:
+        return self.rows * self.line
+
+    @property
+    def phase_pitch(self) -> int:
+        return self.strips * self.strip_pitch
+
+    @property
+    def plane(self) -> int:
+        return self.phases[0] * self.phases[1] * self.phase_pitch
+
+    @property
+    def packed(self) -> int:
+        return len(self.channels) * self.plane
+
+    @property
+    def tile(self) -> int:
+        """Rows of outputs whose inputs stay in the first-level cache; even, and eight at least."""
+        lines = CACHE // (
+            4 * self.line * max(1, len(self.channels) * self.phases[0] * self.phases[1])
+        )
+        return max(8, (lines - (self.rows - self.out[0])) // 2 * 2)
+
+    @property
+    def units(self) -> int:
+        """Groups of eight outputs in a channel."""
+        return self.strips if self.flat else self.strips * self.out[0]
+
+
+def window(layer: FusedLayer, in_shape: Shape, out_shape: Shape, by_rows: bool = False) -> Window:
+    """`out_shape` is the convolution's own, before any pooling."""
+    (_, *size), (_, *out) = image(in_shape), image(out_shape)
+    extent = by_place(layer.weight).shape[2:]
+    padding, stride, dilation = (layer.node.pair(n) for n in ("padding", "stride", "dilation"))
+    if extent == (1, 1) and padding == (0, 0) and stride == (1, 1) and not by_rows:
+        size, out = [1, size[0] * size[1]], [1, out[0] * out[1]]  # places do not matter
+    reach = [(k - 1) * d for k, d in zip(extent, dilation, strict=True)]
+    rows, halo = out[0] + reach[0] // stride[0], reach[1] // stride[1]
+    phases = [
+        max((k * d) % s for k in range(n)) + 1
+        for n, d, s in zip(extent, dilation, stride, strict=True)
+    ]
+    line = COLUMNS if halo == 0 else -(-(COLUMNS + halo) // LINE) * LINE
+    found = Window(
+        live_inputs(layer).astype(np.int32),
+        (size[0], size[1]),
+        (out[0], out[1]),
+        padding,
+        stride,
+        (phases[0], phases[1]),
+        rows,
+        -(-out[1] // COLUMNS),
+        line,
+        flat=rows == 1,
+        halo=halo,
+    )
+    if found.packed > MAX_PACKED:
+        raise FormatError(f"layer {layer.place} (conv) is too large for the runtime")
+    return found
+
+
+def parts(layer: FusedLayer, at: Window, lanes: int) -> int:
+    """Into how many parts layers/conv_rows.h should take the input channels.
+
+    The fewest whose lines fit the cache, unless sums were then loaded for a handful of weights.
+    """
+    lines = SUMS[lanes] * lanes // at.line + at.rows - at.out[0]
+    size = 4 * at.line * lines * at.phases[0] * at.phases[1] * len(at.channels)
+    weights = np.count_nonzero(layer.weight) / max(1, len(live_outputs(layer)))
+    return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))
+
+
+def by_rows(at: Window, lanes: int) -> Window | None:
+    """The same in strips as wide as conv_rows.h takes, the least that hold the image; if it can."""
+    left = at.padding[1] // at.stride[1]
+    if at.flat or left > at.halo:
+        return None
+    data = (at.size[1] - 1 + at.padding[1]) // at.stride[1] + 1 - left
+    width = max(at.out[1], min(at.out[1] + at.halo - left, data))
+    found = []
+    for line in (lanes, 2 * lanes, 4 * lanes):
+        step = (line - at.halo - left % 2) // 2 * 2  # even, for pooling
+        if width <= line or step > 0:
+            strips = 1 if width <= line else 1 - (line - width) // step
+            found.append((strips * line, line, strips, max(step, 1)))
+    if not found:
+        return None
+    _, line, strips, step = min(found)
+    wide = at._replace(
+        padding=(at.padding[0], at.padding[1] - left * at.stride[1]),
+        strips=strips,
+        line=line,
+        step=step,
+        whole_rows=True,
+        left=left,
+        right=at.halo - left,
+    )
+    return None if wide.packed > MAX_PACKED else wide

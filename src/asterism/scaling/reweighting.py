@@ -1,0 +1,78 @@
+"""Reweighting: what the algorithms share that compute something from theta, again and again.
+
+Owns whose turn it is at iteration t, and how strong the penalty is at a step.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch.optim import Optimizer
+
+from asterism.errors import InputError
+from asterism.scaling.layer import Layer
+from asterism.scaling.schedules import Anneal, Layers
+from asterism.scaling.sparse_optimizer import SparseOptimizer
+from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping.interrupts import uninterrupted
+
+Lam = float | Callable[[int], float]
+"""The weight of the penalty, or a function from the number of steps to it."""
+
+
+class Reweighting(SparseOptimizer, ABC):
+    """A SparseOptimizer with a penalty, which is renewed by `reweight`."""
+
+    layers: Layers
+    lam: Lam = 0.0
+
+    @torch.no_grad()
+    @uninterrupted()
+    def reweight(self) -> list[str]:
+        """Iteration t: renews the layers whose turn it is, from theta; returns their names."""
+        t = self.iteration + 1
+        names = self.layers.at(t, [layer.name for layer in self._layers])
+        for layer in self._layers:
+            if layer.name in names:
+                self._reweight(layer, t)
+        self.iteration = t
+        return names
+
+    @abstractmethod
+    def _reweight(self, layer: Layer, t: int) -> None:
+        """What becomes of one layer at iteration t."""
+
+    def _remember_theta(self, anneal: Anneal) -> None:
+        """Where tau depends on how far theta has moved since the last re-weighting."""
+        if anneal.needs_change:
+            for layer in self._layers:
+                layer.previous = layer.param.detach().clone()
+
+
+def check_lam(lam: Lam) -> Lam:
+    """lam itself; an error where it is no weight."""
+    if not callable(lam) and not 0 <= lam < math.inf:
+        raise InputError(f"lam must be non-negative and finite, got {lam}")
+    return lam
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """An error where a word is none of those to choose from."""
+    if value not in choices:
+        raise InputError(f"{name} is one of {', '.join(choices)}, got {value!r}")
+
+
+def pulls(
+    optimizer: Optimizer, layers: Sequence[Layer], lam: Lam, step: int
+) -> Iterator[tuple[Layer, float]]:
+    """lr·lam of each layer that has a gradient: how far its proximal step goes."""
+    now = lam(step) if callable(lam) else lam
+    if not now:
+        return
+    rates = inner.learning_rates(optimizer)
+    for layer in layers:
+        if layer.param.grad is not None:
+            yield layer, rates[layer.param] * now

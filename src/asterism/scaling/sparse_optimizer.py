@@ -1,0 +1,224 @@
+"""SparseOptimizer: what all the algorithms share, around any optimizer of torch's.
+
+Owns the layers, the frame of a step, the cut, the masks and saving. Each algorithm adds its own
+arguments and overrides as little as it can:
+
+    AffineScaling         theta = q ⊙ omega, the paper's Algorithm 1
+    ProximalReweighting   the re-weighted objective in the plain metric
+    Splicing              a latent q, as in Dynamic Network Surgery
+    Masked                nothing but the zeros, held where they are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from asterism.pruning import masks as pruning
+from asterism.scaling.layer import Layer, make_layer
+from asterism.scaling.penalties import Penalty
+from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping import state_dict as saving
+from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.optimizer_wrapper import OptimizerWrapper, hooked
+from asterism.scaling.stepping.q_space import (
+    Closure,
+    QSpace,
+    is_in_q_space,
+    mark_in_q_space,
+    of_q,
+)
+from asterism.weights.names import check_patterns, matches
+from asterism.weights.sharding import any_shard, whole
+
+
+class SparseOptimizer(OptimizerWrapper):
+    """An optimizer around another one, which keeps pruned weights at exactly zero.
+
+    The base of all algorithms; use one of them. `iteration` counts re-weightings, `steps` the
+    steps.
+    """
+
+    seed = 0
+    iteration = 0
+    steps = 0
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        model: nn.Module,
+        penalty: Penalty | Mapping[str, Penalty],
+        *,
+        include: Sequence[str] | None,
+        exclude: Sequence[str] | None,
+        freeze_zeros: bool,
+    ) -> None:
+        inner.check_supported(optimizer)
+        super().__init__(optimizer)
+        targets = inner.targets(optimizer, model, include, exclude)
+        if isinstance(penalty, Mapping):
+            check_patterns(penalty, (weight.name for weight, _ in targets))
+        self._layers = [make_layer(weight, param, penalty) for weight, param in targets]
+        if freeze_zeros:
+            self.prune(masks={layer.name: layer.param != 0 for layer in self._layers})
+
+    # ------------------------------------------------------------------ a step
+
+    @hooked
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:
+        """One step of the inner optimizer in q-space, and what the algorithm adds to it."""
+        if closure is None and inner.is_rehearsal(self.optimizer):
+            return self.optimizer.step()
+        if closure is None:
+            with uninterrupted():
+                return self._step(None)
+        return self._step(closure)  # which may take long: theta is safe, and Ctrl-C at once
+
+    def _step(self, closure: Closure | None) -> Any:
+        layers = [layer for layer in self._layers if closure or layer.param.grad is not None]
+        self._forget_stale(layers)
+        q_space = QSpace(layers, elementwise=inner.is_elementwise(self.optimizer))
+        try:
+            q_space.enter()
+            if closure is None:
+                loss = self.optimizer.step()
+            else:
+                loss = self.optimizer.step(lambda: q_space.evaluate(closure))
+            self._regularise_q(layers)
+            q_space.leave()
+        except BaseException:
+            q_space.leave(restore=True)
+            raise
+        self._regularise_theta(layers)
+        self.steps += 1
+        return loss
+
+    def _regularise_q(self, layers: Sequence[Layer]) -> None:
+        """What an algorithm does after the inner step, while the parameters hold q."""
+
+    def _regularise_theta(self, layers: Sequence[Layer]) -> None:
+        """What it does once they hold theta again."""
+
+    def _forget_stale(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            if layer.stale:
+                inner.reset(self.optimizer, layer.param)
+                layer.stale = False
+
+    # ------------------------------------------------------------------ pruning
+
+    @torch.no_grad()
+    @uninterrupted()
+    def prune(
+        self,
+        *,
+        density: float | Mapping[str, float] | None = None,
+        threshold: float | Mapping[str, float] | None = None,
+        masks: Mapping[str, Tensor] | None = None,
+        pattern: str | Mapping[str, str] | None = None,
+        per_layer: bool = False,
+        score: str = "lamp",
+        include: Sequence[str] | None = None,
+    ) -> None:
+        """Sets weights to zero, exactly and for good.
+
+        density    the share of the weights made sparse that stays alive, to the weight; a mapping
+                   from patterns (or per_layer=True) gives each layer its own. Where the penalty
+                   is a Group whole groups go: as many weights stay as fit in the density
+        threshold  weights of at most this magnitude go, or groups of at most this RMS; a number or
+                   a mapping from patterns
+        pattern    "2:4": of each 4 neighbours along the input the 2 largest weights stay; any N:M,
+                   or a mapping from patterns of names
+        masks      by parameter name, true where a weight stays
+        score      "lamp" or "magnitude": what a global density compares
+        include    patterns of the layers that all this is about; the others stay as they are
+        """
+        layers = self._matching(include)
+        chosen = pruning.choose_masks(
+            {layer.name: layer.param.detach() for layer in layers},
+            {layer.name: layer.omega for layer in layers if any_shard(layer.pruned, layer.omega)},
+            pruning.Request(density, threshold, masks, pattern, per_layer, score),
+            pruning.Layout(
+                {layer.name: layer.groups for layer in layers if layer.groups},
+                {layer.name: layer.input_dim for layer in layers},
+            ),
+        )
+        for layer in layers:
+            if layer.name in chosen:
+                layer.prune(chosen[layer.name]())
+                inner.forget_pruned(self.optimizer, layer.param, layer.omega)
+
+    def _matching(self, patterns: Sequence[str] | None) -> list[Layer]:
+        if patterns is None:
+            return self._layers
+        check_patterns(patterns, (layer.name for layer in self._layers))
+        return [layer for layer in self._layers if matches(layer.name, patterns)]
+
+    @torch.no_grad()
+    @uninterrupted()
+    def flatten(self) -> None:
+        """omega = 1 on all live weights: from here on, retraining in theta-space."""
+        for layer in self._layers:
+            self._flatten(layer)
+
+    def _flatten(self, layer: Layer) -> None:
+        layer.flatten()
+
+    def masks(self) -> dict[str, Tensor]:
+        """By parameter name, true where a weight is alive."""
+        return {layer.name: layer.kept for layer in self._layers}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters that are made sparse, by name."""
+        return {layer.name: layer.param for layer in self._layers}
+
+    @torch.no_grad()
+    def apply_masks(self, copy: nn.Module) -> None:
+        """Zeroes the pruned weights of another copy of the model, such as a moving average."""
+        pruning.apply_masks(copy, self.masks())
+
+    @torch.no_grad()
+    def clip_grad_norm_(self, max_norm: float) -> Tensor:
+        """Clips the norm of the whole gradient as the inner optimizer sees it, in q-space."""
+        layers = {layer.param: layer for layer in self._layers if layer.latent is None}
+        params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        used = {param for param in params if is_in_q_space(param.grad)}
+        total = nn.utils.get_total_norm(
+            [of_q(param.grad, layers[param]) if param in layers else param.grad for param in params]
+        )
+        nn.utils.clip_grads_with_norm_(params, max_norm, total)
+        for param in used:
+            mark_in_q_space(param.grad)
+        return whole(total)
+
+    # ------------------------------------------------------------------ saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's, with omega and what else belongs to a parameter beside it."""
+        packed = self.optimizer.state_dict()
+        layers = saving.by_key(packed, self.param_groups, self._layers)
+        counters = {name: torch.tensor(getattr(self, name)) for name in saving.COUNTERS}
+        return saving.join(packed, {key: layer.state() | counters for key, layer in layers.items()})
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The inverse of `state_dict`; what does not fit is refused before anything changes."""
+        layers = saving.by_key(state_dict, self.param_groups, self._layers)
+        ours, packed = saving.split(state_dict)
+        saving.check(layers, ours)
+        self.optimizer.load_state_dict(packed)
+        for key, layer in layers.items():
+            layer.load(ours[key])
+            for name in saving.COUNTERS:
+                setattr(self, name, int(ours[key][name]))
+
+    def __repr__(self) -> str:
+        kept = sum(layer.nonzeros for layer in self._layers)
+        total = sum(layer.param.numel() for layer in self._layers)
+        weights = f"{kept} of {total} weights"
+        return f"{type(self).__name__}({self.optimizer!r}, {weights}, t = {self.iteration})"

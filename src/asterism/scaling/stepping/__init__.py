@@ -1,0 +1,8 @@
+"""The machinery of one optimizer step, which a reader of the paper need not look for.
+
+q_space            theta → q before a step and back after it
+inner_optimizer    the wrapped optimizer and its state
+optimizer_wrapper  an optimizer around another one
+state_dict         saving and loading
+interrupts         Ctrl-C waits while omega and theta change together
+"""
