@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests in two processes where there are two cores; who runs out of tests takes some of the other's.
+WORKERS := -n logical --maxprocesses 2 --dist worksteal
 
 .PHONY: reproduce test lint types bench docs nightly sanitize neon clean
 
@@ -10,7 +12,7 @@ reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
 
 test: lint types  ## lint, types, tests
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -rs $(WORKERS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -27,7 +29,7 @@ docs: $(STAMP)  ## the site, into build/site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
 nightly: $(STAMP) sanitize neon  ## everything, the slow tests too
-	$(BIN)/pytest
+	$(BIN)/pytest -rs $(WORKERS)
 
 sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
 	cmake -S . -B build/sanitize -DASTERISM_SANITIZE=ON

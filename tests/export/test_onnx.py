@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 import torch
 from torch import nn
@@ -19,8 +20,6 @@ from support.networks import NETWORKS, make, net_of
 from support.operations import CASES, Case
 from support.paths import SMALL
 from support.small import untrained
-
-ort = pytest.importorskip("onnxruntime")
 
 
 def answer(path: Path, x: torch.Tensor) -> np.ndarray:

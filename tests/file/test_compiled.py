@@ -15,8 +15,7 @@ from asterism.file import container
 from asterism.file.small.compiled import Compiled, find_nonzeros, open_stream
 from asterism.file.small.reference import Reference
 from asterism.kernels import library
-from file.test_damage import mutations
-from file.test_roundtrip import any_bits
+from support.files import any_bits, mutations
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
 

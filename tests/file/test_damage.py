@@ -6,7 +6,6 @@ import random
 import resource
 import sys
 import tracemalloc
-import zlib
 
 import numpy as np
 import pytest
@@ -15,28 +14,7 @@ from asterism import file
 from asterism.errors import FormatError
 from asterism.file import container
 from asterism.file.bits import varint
-
-MODES = ("small", "fast")
-
-
-def network() -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(3)
-    alive = generator.random((6, 4, 3, 3)) < 0.3
-    levels = generator.integers(1, 5, (10, 24)) * (generator.random((10, 24)) < 0.2)
-    return {
-        "conv1.weight": np.where(alive, generator.standard_normal((6, 4, 3, 3)), 0).astype("f4"),
-        "conv1.bias": np.where(generator.random(6) < 0.5, 1.5, 0).astype("f2"),
-        "fc1.weight": levels.astype("f4"),
-        "steps": np.array(1200),
-    }
-
-
-FILES = {mode: file.encode(network(), mode=mode, graph=b"graph") for mode in MODES}
-
-
-def sealed(body: bytes) -> bytes:
-    """With the checksum that makes a mutation reach the decoder."""
-    return body + zlib.crc32(body).to_bytes(4, "little")
+from support.files import FILES, MODES, mutations, sealed
 
 
 def decodes_or_refuses(data: bytes) -> bool:
@@ -47,29 +25,6 @@ def decodes_or_refuses(data: bytes) -> bool:
         return True
     assert all(isinstance(array, np.ndarray) for array in contents.tensors.values())
     return False
-
-
-def mutations(mode: str, count: int, seed: int):
-    chance = random.Random(seed)
-    whole = FILES[mode]
-    for turn in range(count):
-        data = bytearray(whole[:-4] if turn % 2 else whole)
-        for _ in range(chance.choice((1, 1, 2, 4, 8))):
-            at = chance.randrange(len(data))
-            kind = chance.randrange(5)
-            if kind == 0:
-                data[at] ^= 1 << chance.randrange(8)
-            elif kind == 1:
-                data[at] = chance.choice((0, 0x7F, 0x80, 0xFF, chance.randrange(256)))
-            elif kind == 2:
-                del data[at : at + chance.randrange(1, 5)]
-            elif kind == 3:
-                data[at:at] = chance.randbytes(chance.randrange(1, 5))
-            else:
-                data[at:] = chance.randbytes(len(data) - at)
-            if not data:
-                break
-        yield sealed(bytes(data)) if turn % 2 else bytes(data)
 
 
 @pytest.mark.parametrize("mode", MODES)

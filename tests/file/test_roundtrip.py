@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from asterism import file
 from asterism.errors import FormatError, InputError
-from asterism.file.dtypes import BY_NAME, DTYPES
+from asterism.file.dtypes import DTYPES
+from support.files import MODES, any_bits
 
-MODES = ("small", "fast")
 HELD_BY_NUMPY = [dtype.name for dtype in DTYPES if np.dtype(dtype.storage).name == dtype.name]
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def bits_of(array: np.ndarray) -> bytes:
@@ -35,20 +33,6 @@ def assert_comes_back(tensors, mode, dtypes=None, graph=None) -> file.Contents:
     assert contents.graph == graph
     assert contents.mode == mode
     return contents
-
-
-@st.composite
-def any_bits(draw) -> tuple[np.ndarray, str]:
-    """Arrays of every type with arbitrary bits (NaN payloads, −0, infinities), some sparse."""
-    dtype = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
-    shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6))
-    words = draw(hnp.arrays(UNSIGNED[dtype.itemsize], shape))
-    if draw(st.booleans()):
-        words = words * (draw(hnp.arrays(np.uint8, shape)) < 40)
-    if dtype.name == "bool":
-        return np.asarray(words % 2).astype(np.bool_), dtype.name
-    words = np.asarray(words, UNSIGNED[dtype.itemsize])
-    return words.reshape(-1).view(dtype.storage).reshape(shape), dtype.name
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
+from tensorboard.backend.event_processing import event_accumulator as events
 
 from asterism.cli.progress import also, print_lines
 from asterism.experiments.jobs import Job
 from asterism.experiments.methods import Dense
 from asterism.integrations.tensorboard import TensorBoard
-
-pytestmark = pytest.mark.filterwarnings("ignore")  # TensorBoard's own
-events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
 RECORD = {
     "stage": "retrain",

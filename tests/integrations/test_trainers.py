@@ -76,7 +76,7 @@ def test_a_routine_counts_from_one(bad: dict[str, int]) -> None:
 
 
 def lightning_module(norm: bool = False) -> Any:
-    pl = pytest.importorskip("lightning.pytorch")
+    import lightning.pytorch as pl
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
@@ -100,7 +100,8 @@ def lightning_module(norm: bool = False) -> Any:
 def lightning_fit(
     module: Any, callbacks: list[Any], folder: Path, epochs: int, resume: Path | None = None
 ) -> Any:
-    pl = pytest.importorskip("lightning.pytorch")
+    import lightning.pytorch as pl
+
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
@@ -117,7 +118,6 @@ def lightning_fit(
 
 
 def lightning_callback(routine: Routine = ROUTINE) -> Any:
-    pytest.importorskip("lightning.pytorch")
     from asterism.integrations.lightning import AffineScalingCallback
 
     return AffineScalingCallback(routine)
@@ -172,7 +172,8 @@ def test_another_module_starts_from_the_beginning(tmp_path: Path) -> None:
 def test_averages_from_before_the_cut_have_its_zeros(
     tmp_path: Path, first: bool, norm: bool
 ) -> None:
-    callbacks = pytest.importorskip("lightning.pytorch.callbacks")
+    import lightning.pytorch.callbacks as callbacks
+
     module, ours = lightning_module(norm), lightning_callback(Routine(0.25, 10, 3))
     swa = callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=1)
     lightning_fit(module, [ours, swa] if first else [swa, ours], tmp_path, 4)
@@ -196,10 +197,7 @@ def test_a_cut_that_is_never_reached_is_announced(tmp_path: Path, cut_at: int, w
 # ---------------------------------------------------------------------- Hugging Face
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_transformers(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
     from transformers import GPT2Config, GPT2LMHeadModel, TrainingArguments
 
     from asterism.integrations.transformers import SparseTrainer
@@ -247,9 +245,9 @@ def test_transformers(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- Accelerate
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_accelerate(tmp_path: Path) -> None:
-    accelerate = pytest.importorskip("accelerate")
+    import accelerate
+
     from asterism.integrations.accelerate import prepare
 
     def start() -> tuple[Any, ...]:

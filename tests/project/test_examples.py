@@ -39,7 +39,6 @@ def test_all_are_listed_and_tested():
 
 @pytest.mark.slow
 def test_own_cnn(tmp_path):
-    pytest.importorskip("sklearn")
     printed = run("own_cnn.py", "--quick", "--out", "search", folder=tmp_path)
     assert re.search(r"sparse: \d+ weights", printed)
     assert (tmp_path / "own-cnn.asterism").stat().st_size < 100_000
@@ -61,7 +60,6 @@ def test_signal_recovery(tmp_path):
 
 
 def test_own_penalty(tmp_path):
-    pytest.importorskip("sklearn")
     function, own_class, _ = run("own_penalty.py", "--quick", folder=tmp_path).splitlines()
     # The same penalty written twice; autograd rounds differently.
     kurtosis = [float(re.findall(r"kurtosis ([\d.]+)", line)[0]) for line in (function, own_class)]

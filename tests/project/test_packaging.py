@@ -68,10 +68,10 @@ def test_sdist_and_wheel_install_into_an_empty_environment(tmp_path):
     with tarfile.open(sdist) as archive:
         names = archive.getnames()
     assert not [name for name in names if "/runs/" in name or "/.venv/" in name]
-    run(sys.executable, "-m", "venv", tmp_path / "empty")
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     # numpy is all that the runtime needs: torch would be two hundred times this wheel.
-    constraints = ROOT / "constraints.txt"
-    run(python, "-m", "pip", "install", "-q", "-c", constraints, "numpy")
-    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel)
+    install = (sys.executable, "-m", "pip", "--python", python, "install", "-q")
+    run(*install, "-c", ROOT / "constraints.txt", "numpy")
+    run(*install, "--no-deps", wheel)
     run(python, "-c", ALONE, PROJECT["version"], NETWORK)

@@ -278,7 +278,7 @@ say("marks", document.querySelectorAll(".mark.picked").length);
 </script></body>"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
 def test_a_browser_shows_it_and_its_controls_work(page, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(page.replace("</body>", DRIVE))

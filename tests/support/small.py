@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from typing import Any
 
 import torch
@@ -61,7 +62,16 @@ def untrained() -> nn.Sequential:
 
 
 def trained() -> nn.Sequential:
-    """Some 97 % of the validation data right."""
+    """Some 97 % of the validation data right; every call gives the same bits and random state."""
+    model = untrained()
+    state, random_state = _train_once()
+    model.load_state_dict(state)
+    torch.set_rng_state(random_state)
+    return model
+
+
+@cache
+def _train_once() -> tuple[dict[str, Tensor], Tensor]:
     model = untrained()
     task().fit(model, torch.optim.AdamW(model.parameters(), lr=0.01), epochs=10)
-    return model
+    return model.state_dict(), torch.get_rng_state()
