@@ -171,7 +171,7 @@ def few_weights(
 ) -> Method:
     """To 3 % at once, then down by the same form, slowly, and retraining: all on shifted images.
 
-    So the weights are chosen for what they will be trained for. What is left is too little to
+    That way the weights are chosen for what they will be trained for. What is left is too little to
     overfit, and weight decay would only hurt. lam is that of the way down; epochs: the way down,
     cutting, retraining.
     """

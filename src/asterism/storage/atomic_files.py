@@ -1,4 +1,4 @@
-"""Writing files so that a kill or a full disk leaves the old one, and saying so in one line."""
+"""Files that are written whole or not at all: a kill or a full disk leaves the old one."""
 
 from __future__ import annotations
 
