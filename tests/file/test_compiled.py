@@ -14,7 +14,7 @@ from asterism.errors import FormatError
 from asterism.file import container
 from asterism.file.small.compiled import Compiled, find_nonzeros, open_stream
 from asterism.file.small.reference import Reference
-from asterism.runtime import library
+from asterism.kernels import library
 from file.test_damage import mutations
 from file.test_roundtrip import any_bits
 

@@ -56,10 +56,12 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
+    """Content as indented JSON, whole or not at all."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
+    """What a JSON file holds, or an error that names it."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

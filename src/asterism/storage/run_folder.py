@@ -22,9 +22,13 @@ if sys.platform != "win32":
 
 
 def refuse_others(path: Path, config: dict[str, Any], resume: bool) -> None:
-    """An error if the file at `path` says that its folder is another run's, or not to be resumed.
+    """Raises an error if a folder belongs to another run, or to this one and is not to be resumed.
 
     Nothing is touched. A folder without the file is free.
+
+    path    the file in the folder that says whose it is
+    config  what identifies this run
+    resume  whether this run may continue what is there
     """
     if not path.exists():
         return
@@ -42,7 +46,12 @@ def refuse_others(path: Path, config: dict[str, Any], resume: bool) -> None:
 
 
 def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
-    """The folder is this run's from here on, or it is refused with nothing in it touched."""
+    """Makes the folder this run's, or refuses it with nothing in it touched.
+
+    folder  where the run keeps its state
+    config  what identifies the run: config.json
+    resume  whether it may continue what is there
+    """
     path = folder / "config.json"
     refuse_others(path, config, resume)
     if not path.exists():
@@ -51,7 +60,10 @@ def claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Other processes are refused meanwhile; the lock goes with the process, however that ends."""
+    """Locks a folder for the block; other processes are refused.
+
+    The lock ends with the process, however that ends.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
