@@ -25,6 +25,6 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """A notebook's links are right where the notebook is; mkdocs-jupyter leaves them so."""
+    """A notebook's links are right where the notebook is; mkdocs-jupyter does not change them."""
     is_notebook = page.file.src_uri.endswith(".ipynb")
     return re.sub(r'href="([\w/-]+)\.md"', r'href="\1.html"', html) if is_notebook else html

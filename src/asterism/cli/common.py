@@ -43,13 +43,19 @@ def show(page: Path) -> None:
 
 
 def command_line() -> str:
+    """The command as it was typed."""
     return shlex.join(["asterism", *sys.argv[1:]])
 
 
 def network_and_task(
     model: str, data: str, state: dict[str, Tensor], checkpoint: Path
 ) -> tuple[nn.Module, Supervised]:
-    """What the factories make, with the weights of the checkpoint, in eval mode."""
+    """The network with the weights of a checkpoint, in eval mode, and the task of its data.
+
+    model, data  the names of the two factories
+    state        the weights that were read
+    checkpoint   the file that they come from, for the error
+    """
     from asterism.cli.factories import make_data, make_model
     from asterism.export.checkpoints import put_into
     from asterism.search.task import supervised

@@ -1,4 +1,4 @@
-"""How far a long run is: a bar and a table of layers for a person, plain lines for a pipe."""
+"""The progress of a long run: a bar and a table of layers for a person, plain lines for a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from asterism.integrations.tensorboard import TensorBoard
 
 @contextmanager
 def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Iterator[Monitor]:
-    """A monitor for all jobs of a reproduction, on standard error."""
+    """A monitor for all jobs of a reproduction, on standard error.
+
+    budget, methods, seeds  as for `reproduce`: they tell how many epochs there will be
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield print_lines
@@ -79,6 +82,7 @@ class Bar:
 
 
 def describe_epoch(record: EpochRecord, epochs: int) -> str:
+    """An epoch on one line."""
     return (
         f"{record['stage']}, epoch {record['epoch']} of {epochs},"
         f" validation error {record['validation_error_percent']:.2f} %,"

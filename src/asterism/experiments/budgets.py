@@ -67,6 +67,7 @@ class Budget:
 
 
 def budget(name: str) -> Budget:
+    """The budget of this name, or an error that lists all names."""
     if name not in BUDGETS:
         raise InputError(f"unknown budget {name!r}: choose from {', '.join(BUDGETS)}")
     return BUDGETS[name]
@@ -171,7 +172,7 @@ def few_weights(
 ) -> Method:
     """To 3 % at once, then down by the same form, slowly, and retraining: all on shifted images.
 
-    So the weights are chosen for what they will be trained for. What is left is too little to
+    That way the weights are chosen for what they will be trained for. What is left is too little to
     overfit, and weight decay would only hurt. lam is that of the way down; epochs: the way down,
     cutting, retraining.
     """
@@ -258,6 +259,7 @@ RECORD = Budget(
 
 
 def control(density: float, epochs: int) -> GradualMagnitude:
+    """Gradual magnitude pruning without retraining, to compare re-weighting with."""
     return GradualMagnitude(density, cut_epochs=epochs, retrain_epochs=0, weight_decay=5e-4)
 
 

@@ -56,7 +56,11 @@ STYLE: dict[Any, Any] = {  # Any: newer matplotlib types its keys as literals
 
 
 def figure1(noise: Sequence[Point], greedy: Sequence[Point], directory: Path) -> tuple[Path, Path]:
-    """Write `figure1.svg` and `figure1.png`; the same input gives the same bytes.
+    """Writes `figure1.svg` and `figure1.png`; the same input gives the same bytes.
+
+    noise      the points of the run with the noise initialiser
+    greedy     those of the run with the greedy one
+    directory  where the two files go
 
     A point is `{"t": int, "validation_error_percent": float, "kurtosis": {layer: float}}`, and
     t = 0 is the dense network.

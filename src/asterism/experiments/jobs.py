@@ -74,9 +74,17 @@ def run(
     resume: bool = False,
     watch: Watch,
 ) -> RunResult:
-    """Trains the model as the job says, from `start` if given, and leaves it all in the folder.
+    """Trains the model as the job says, and leaves everything in the folder.
 
     A finished run is read, not repeated. The test set is looked at once, at the very end.
+
+    job     the method and the seed
+    folder  the run's own; that of another config is refused
+    model   trained in place
+    data    training, validation and test images
+    start   the weights to start from, None for those the model has
+    resume  whether to continue an unfinished run that is in the folder
+    watch   called with the record of each epoch
     """
     with own(folder, job.config(data), resume) as owned:
         finished: RunResult | None = owned.result()
@@ -154,7 +162,14 @@ def summarise(
     history: Sequence[EpochRecord],
     data: Dataset,
 ) -> RunResult:
-    """One record of results.json."""
+    """One record of results.json: the job's trained model, its weights measured, on the test data.
+
+    job      the method and the seed
+    model    the network at the end
+    weights  those that may be pruned, by name
+    history  one record per epoch
+    data     whose test and validation images are used
+    """
     return {
         "method": job.key,
         "seed": job.seed,

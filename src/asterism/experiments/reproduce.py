@@ -48,7 +48,17 @@ def reproduce(
     caption: str = "",
     monitor: Monitor,
 ) -> list[RunResult]:
-    """Runs what is asked for and writes results.json, table.md and, where it can, the figure."""
+    """Runs what is asked for and writes results.json, table.md and, where it can, the figure.
+
+    budget   the methods and their settings
+    data     what they are trained and tested on
+    out      the folder of all runs
+    methods  keys of the budget; the dense network is always among them. None for all
+    seeds    how many, from 0 on
+    resume   whether to continue runs that are in the folder; finished ones are read
+    caption  stands below the table
+    monitor  a display of progress
+    """
     data = limit(data, budget.train_images)
     results: list[RunResult] = []
     for job in jobs(budget, methods, seeds):
@@ -76,6 +86,7 @@ def jobs(budget: Budget, methods: Sequence[str] | None, seeds: int) -> list[Job]
 
 
 def make_job(budget: Budget, key: str, seed: int) -> Job:
+    """The method `key` of a budget on one seed."""
     return Job(key, budget.methods[key], seed, budget.model, budget.batch_size)
 
 
@@ -102,6 +113,7 @@ def select(budget: Budget, methods: Sequence[str] | None) -> list[str]:
 
 
 def limit(data: Dataset, images: int | None) -> Dataset:
+    """The dataset with the first training images only; all of them for None."""
     if images is None or images >= len(data.train.labels):
         return data
     train = Split(data.train.images[:images], data.train.labels[:images])
@@ -119,6 +131,7 @@ def make_model(job: Job) -> nn.Module:
 
 
 def planned_epochs(job: Job) -> int:
+    """The epochs of all phases, if none is skipped."""
     return sum(phase.recipe(make_model(job)).epochs for phase in job.method.phases)
 
 

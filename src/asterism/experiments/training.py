@@ -93,10 +93,18 @@ def train(
 ) -> History:
     """Runs the stages in turn; one record of the history for each epoch.
 
-    `augment` changes the images of each batch; `forward` computes what the model would, with the
-    same parameters, in some faster way. With `checkpoint`, the state is saved after each
-    epoch; with `resume`, a run continues from there and ends in the same bits as one that was never
-    interrupted (at a fixed number of threads).
+    model       trained in place; on an error it holds the last good state
+    optimizer   the wrapped optimizer of the model
+    stages      what to do, in turn
+    data        training images, and validation images for the history
+    seed        decides the order of the images and their augmentation
+    batch_size  images a step
+    augment     changes the images of each batch
+    forward     computes what the model would, with the same parameters, in some faster way
+    checkpoint  where the state is saved after each epoch
+    resume      continue from the checkpoint, to the same bits as a run that was never interrupted
+                (at a fixed number of threads)
+    watch       called with the record of each epoch
     """
     progress = Progress()
     if resume and checkpoint is not None and checkpoint.exists():

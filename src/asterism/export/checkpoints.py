@@ -88,6 +88,12 @@ def choose_mode(arrays: Mapping[str, NDArray[Any]], mode: SaveMode) -> file.Mode
     return "small" if elements <= SMALL_ELEMENTS else "fast"
 
 
+def as_contents(state: Mapping[str, Tensor]) -> file.Contents:
+    """A state dict as it would be in an .asterism file, without writing one."""
+    arrays, dtypes = to_arrays(without_minus_zero(state))
+    return file.decode(file.encode(arrays, mode=choose_mode(arrays, "auto"), dtypes=dtypes))
+
+
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     """A state dict from an .asterism or safetensors file, or from torch's with weights only."""
     return read_with_graph(path)[0]

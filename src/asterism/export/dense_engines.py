@@ -27,7 +27,12 @@ Engine = Callable[[Batch], object]
 
 
 def find(model: nn.Module, shape: tuple[int, ...], threads: int) -> dict[str, Engine]:
-    """Every engine that is installed and takes the model."""
+    """Every engine that is installed and takes the model, by name.
+
+    model    the dense network, zeros and all
+    shape    of one input, without the batch
+    threads  that each engine may use
+    """
     makers: dict[str, tuple[str, Callable[..., Engine]]] = {
         "torch": ("torch", eager),
         "torch.compile": ("torch", compiled),
@@ -52,6 +57,8 @@ def find(model: nn.Module, shape: tuple[int, ...], threads: int) -> dict[str, En
 
 
 def eager(model: nn.Module, example: Batch, threads: int) -> Engine:
+    """torch as it is."""
+
     @torch.inference_mode()
     def run(x: Batch) -> object:
         return model(torch.from_numpy(x)).numpy()
@@ -61,10 +68,12 @@ def eager(model: nn.Module, example: Batch, threads: int) -> Engine:
 
 
 def compiled(model: nn.Module, example: Batch, threads: int) -> Engine:
+    """torch.compile."""
     return eager(torch.compile(model, dynamic=True), example, threads)  # type: ignore[arg-type]
 
 
 def onnxruntime(model: nn.Module, example: Batch, threads: int) -> Engine:
+    """ONNX Runtime on the CPU."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -77,6 +86,7 @@ def onnxruntime(model: nn.Module, example: Batch, threads: int) -> Engine:
 
 
 def openvino(model: nn.Module, example: Batch, threads: int) -> Engine:
+    """OpenVINO on the CPU."""
     import openvino as ov
 
     with tempfile.TemporaryDirectory() as folder:
@@ -87,6 +97,7 @@ def openvino(model: nn.Module, example: Batch, threads: int) -> Engine:
 
 
 def to_onnx(model: nn.Module, example: Batch, folder: Path) -> Path:
+    """The model as an ONNX file in the folder."""
     path = folder / "model.onnx"
     path.write_bytes(onnx_bytes(model, torch.from_numpy(example)))
     return path
@@ -97,7 +108,10 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Seconds per image of the net and each engine, in turn, and the median of their ratios.
 
-    `budget` is about the seconds to spend on each batch size. A turn is a millisecond or a call.
+    net      the sparse network
+    engines  those of `find`
+    batches  the batch sizes to time
+    budget   about the seconds to spend on each; a turn is a millisecond or a call
     """
     rows: list[dict[str, Any]] = []
     runs: dict[str, Engine] = {"asterism": net, **engines}

@@ -36,6 +36,7 @@ def parameters_by_width(model: nn.Module, bits: BitWidths) -> dict[str, tuple[nn
 def round_to_codebook(weights: Tensor, bits: int) -> Tensor:
     """The weights as a file with a codebook of 2^bits values would hold them, to the bit.
 
+    >>> import torch
     >>> round_to_codebook(torch.tensor([0.0, 1.0, 1.02, -2.0, -2.1]), 1)
     tensor([ 0.,  1.,  1., -2., -2.])
     """

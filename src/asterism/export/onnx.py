@@ -19,8 +19,11 @@ from asterism.storage.atomic_files import write_atomically
 def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> nn.Module:
     """Writes the model without its dead units; returns what was written, as a module.
 
-    The input is called x, the output y, and both take batches of any size. `example` is a batch
-    of two or more: of one, the exporter would take its size for a constant.
+    The input is called x, the output y, and both take batches of any size.
+
+    model    a network that `compact` knows
+    example  a batch of two or more: of one, the exporter would take its size for a constant
+    path     the file to write
     """
     smaller = compact(model.eval()).model.eval()
     write_atomically(Path(path), onnx_bytes(smaller, example))

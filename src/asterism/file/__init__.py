@@ -72,8 +72,13 @@ def write(
 ) -> int:
     """Writes a file, whole or not at all; returns its size in bytes.
 
-    Lossless unless `bits` asks for a codebook of 2^bits values in each floating tensor, or in those
-    it names. `dtypes` names types that numpy lacks, e.g. bfloat16 for an array of uint16.
+    path     the file to write
+    tensors  arrays by name
+    graph    the network as bytes, for the runtime
+    mode     "small" for the smallest file, "fast" for large networks
+    bits     a codebook of 2^bits values for each floating tensor, or for those it names; lossless
+             without
+    dtypes   names of types that numpy lacks, e.g. bfloat16 for an array of uint16
     """
     data = encode(tensors, graph=graph, mode=mode, bits=bits, dtypes=dtypes)
     from pathlib import Path
@@ -114,7 +119,7 @@ def encode(
     bits: Bits = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The bytes that `write` writes."""
+    """The bytes that `write` writes: tensors, graph, mode, bits and dtypes are as there."""
     if mode not in _KINDS:
         raise InputError(f"unknown mode {mode!r}: choose from {', '.join(_KINDS)}")
     known = dtypes or {}

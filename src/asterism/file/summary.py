@@ -73,6 +73,7 @@ def summarise(contents: Contents) -> FileSummary:
 
 
 def weights(contents: Contents) -> dict[str, NDArray[Any]]:
+    """The tensors of two or more dimensions."""
     return {name: array for name, array in contents.tensors.items() if array.ndim > 1}
 
 

@@ -60,12 +60,14 @@ class Allowance:
 
 
 def dtype_numbered(number: int) -> DType:
+    """The element type of this number in a file."""
     if number >= len(DTYPES):
         raise FormatError(f"unknown dtype number {number}: the file needs a newer asterism")
     return DTYPES[number]
 
 
 def decode_name(text: bytes, taken: set[str]) -> str:
+    """A tensor's name, added to those that are taken; an error if it is one of them."""
     try:
         name = text.decode()
     except UnicodeDecodeError:

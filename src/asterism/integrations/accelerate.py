@@ -21,7 +21,14 @@ def prepare(
     optimizer: Optimizer,
     *others: Any,
 ) -> tuple[Any, ...]:
-    """As `accelerator.prepare`, with the optimizer wrapped once the model has its final guise."""
+    """As `accelerator.prepare`, with the optimizer wrapped once the model has its final form.
+
+    accelerator  prepares all that it is given
+    routine      when to re-weight and cut
+    model        the network
+    optimizer    its optimizer, which comes back wrapped
+    others       loaders and schedulers, handed through
+    """
     model, prepared, *rest = accelerator.prepare(model, optimizer, *others)
     scaling = routine.wrap(prepared.optimizer, model)
     # In place: the accelerator knows this object, and saves and loads its optimizer.

@@ -1,4 +1,4 @@
-"""Records as scalars and weights as histograms in TensorBoard: a `watch` for whatever has one.
+"""TensorBoard: records as scalars and weights as histograms, as a `watch`.
 
 sparsify(model, task, ..., watch=TensorBoard("runs/board", weights))
 """

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
-from asterism import file
 from asterism.experiments.lenets import INPUT_SHAPE, MODELS
-from asterism.export.checkpoints import choose_mode, to_arrays, without_minus_zero
-from asterism.report.account import Network, State
+from asterism.export.checkpoints import as_contents
+from asterism.report.account import Network
 from asterism.weights.macs import macs
 from asterism.weights.metrics import kurtosis, live_units
 from asterism.weights.names import layer, owner
@@ -53,7 +52,7 @@ class Size:
 
 def measure(network: Network) -> tuple[list[LayerSummary], Size]:
     """The rows of a network's table, and its size."""
-    contents = _encoded(network.after)
+    contents = as_contents(network.after)
     counted = _macs(network)
     rows = []
     for name in network.weights:
@@ -74,11 +73,6 @@ def measure(network: Network) -> tuple[list[LayerSummary], Size]:
         )
     dense = sum(array.nbytes for array in contents.tensors.values())
     return rows, Size(dense, contents.size, contents.mode)
-
-
-def _encoded(state: State) -> file.Contents:
-    arrays, dtypes = to_arrays(without_minus_zero(state))
-    return file.decode(file.encode(arrays, mode=choose_mode(arrays, "auto"), dtypes=dtypes))
 
 
 def _macs(network: Network) -> dict[str, tuple[int, int]]:

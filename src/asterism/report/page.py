@@ -25,7 +25,7 @@ from asterism.report.pictures import Picture, filter_picture, mask_picture
 from asterism.weights.names import layer
 
 MOST_LAYERS = 24
-"""So many layers, the largest, get drawings of their own; the table has them all."""
+"""The most layers, the largest, that get drawings of their own; the table has them all."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,14 @@ def _without_addresses(text: str) -> str:
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Where two descriptions differ, as dotted paths."""
+    """Where two descriptions differ, as dotted paths.
+
+    one, other  what `describe` gave
+    path        the place of both in a larger description
+
+    >>> differences({"lr": 1, "penalty": {"tau": 2}}, {"lr": 1, "penalty": {"tau": 3}})
+    ['penalty.tau']
+    """
     if isinstance(one, dict) and isinstance(other, dict):
         keys = [*one, *(key for key in other if key not in one)]
         return [

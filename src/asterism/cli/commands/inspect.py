@@ -39,16 +39,9 @@ def _contents(path: Path) -> Contents:
     from asterism import file
 
     if path.suffix != ".asterism" and not file.recognises(path):
-        from asterism.export.checkpoints import (
-            choose_mode,
-            read_checkpoint,
-            to_arrays,
-            without_minus_zero,
-        )
+        from asterism.export.checkpoints import as_contents, read_checkpoint
 
-        arrays, dtypes = to_arrays(without_minus_zero(read_checkpoint(path)))
-        mode = choose_mode(arrays, "auto")
-        return file.decode(file.encode(arrays, mode=mode, dtypes=dtypes))
+        return as_contents(read_checkpoint(path))
     return file.read(path)
 
 

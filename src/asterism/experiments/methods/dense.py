@@ -13,6 +13,8 @@ from asterism.scaling.schedules import warmup_cosine
 
 @dataclass(frozen=True)
 class Dense(Method):
+    """Plain training, without re-weighting and without a cut."""
+
     epochs: int = 10
     lr: float = 0.05
     weight_decay: float = 5e-4

@@ -17,6 +17,8 @@ from asterism.scaling.schedules import cubic
 
 @dataclass(frozen=True)
 class GradualMagnitude(Method):
+    """Cuts to `density` over `cut_epochs`, by `score`, then retrains for `retrain_epochs`."""
+
     density: float = 0.0128
     cut_epochs: int = 6
     retrain_epochs: int = 6
