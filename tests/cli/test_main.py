@@ -125,7 +125,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
 
 
 def test_a_process_ends_with_the_same_line_and_code(tmp_path):
-    arguments = [*SMOKE, "--out", tmp_path, "--methods", "magic"]
+    arguments = ["inspect", tmp_path / "none.asterism"]
     here, there = asterism(*arguments), process(*arguments)
     assert there.stderr == here.stderr
     assert there.returncode == here.returncode == 2
