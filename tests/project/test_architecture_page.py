@@ -7,8 +7,8 @@ from itertools import groupby, pairwise
 
 import pytest
 
-from project.test_architecture import LEVEL, MODULES, ORDER, ROOT, reach
 from support.paths import ROOT as CHECKOUT
+from support.rooms import LEVEL, MODULES, ORDER, ROOT, reach
 
 PAGE = (CHECKOUT / "docs" / "architecture.md").read_text()
 WALKS = [
