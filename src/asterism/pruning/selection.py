@@ -9,8 +9,8 @@ does, so that the choice is one magnitude per layer. It is found by narrowing in
    the weights in them, those of equal weights by their positions.
 4. Back to 2, until each open bin has one score. The rest is given to them in the order of ties.
 
-Only open bins are counted, and so many at a time: memory and time depend on how many of them there
-are, not on how far apart they lie.
+Only open bins are counted, a limited number at a time: memory and time depend on how many of them
+there are, not on how far apart they lie.
 
 Sums are of integers, over chunks and over ranks alike: neither their order nor the sharding can
 change a mask. All ranks hold the same bins, and so they sum tables of the same shape. Magnitudes
@@ -86,7 +86,7 @@ class Cut:
     candidates  its weights
     count       how many of them stay
     bits        magnitudes with at least these bits stay
-    ties        so many of the weights with the next smaller magnitude stay too, the first ones
+    ties        how many weights of the next smaller magnitude stay too, the first ones
     """
 
     candidates: Candidates

@@ -155,7 +155,7 @@ def find_entry(counts: Tensor, number: int) -> tuple[int, int]:
 
 
 def whole_layers(number: int) -> Bins:
-    """One bin for each of so many layers, with all its weights in it; they are not counted yet."""
+    """One bin for each layer, with all its weights in it; they are not counted yet."""
     zeros = torch.zeros(number, dtype=torch.int64)
     sums = zeros.double()
     return Bins(torch.arange(number), zeros, zeros + 31, zeros, sums, sums, zeros, zeros)

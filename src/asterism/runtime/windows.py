@@ -76,7 +76,7 @@ class Window(NamedTuple):
     @property
     def tile(self) -> int:
         """Rows of outputs whose inputs stay in the first-level cache; even, and eight at least."""
-        # A line of the result reads one of each channel and phase, and so many fit the cache …
+        # A line of the result reads one of each channel and phase: this is how many fit the cache …
         lines = CACHE // (
             4 * self.line * max(1, len(self.channels) * self.phases[0] * self.phases[1])
         )

@@ -78,7 +78,7 @@ class Routine:
         return wrapped
 
     def check_reached(self, steps: int) -> None:
-        """A warning where training will end, after so many steps in all, before the cut."""
+        """A warning where training will end before the cut."""
         if steps < self.cut_at:
             warnings.warn(
                 f"training ends after {steps} steps, before cut_at={self.cut_at}: nothing will be"

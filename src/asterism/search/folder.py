@@ -8,8 +8,8 @@ model.safetensors   the best network, as a plain state_dict
 front/*.safetensors the Pareto front, named by the number of weights
 result.json         the numbers; its presence means that the search is finished
 
-Nothing in it can run code: the .pt files are read with weights_only=True. Whose folder it is, and
-the lock, are the affair of `asterism.storage.run_folder`.
+Nothing in it can run code: the .pt files are read with weights_only=True. Ownership of
+the folder and its lock are in `asterism.storage.run_folder`.
 """
 
 from __future__ import annotations

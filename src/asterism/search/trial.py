@@ -159,7 +159,7 @@ class Trainer:
         strength  what an unopposed weight would lose over the trial, in units of the RMS weight,
                   if lam were at the first value throughout, and at the second: lam rises from
                   one to the other
-        steps     that so many epochs take
+        steps     that these epochs take
         masks     true where a weight may live: zeros that training makes are not yet for good
         """
         optimizer = self.wrap()
@@ -181,7 +181,7 @@ class Trainer:
 
         epochs   of training
         density  at the end
-        steps    that so many epochs take
+        steps    that these epochs take
         first    the density to which it cuts before it trains
         """
         optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
