@@ -41,6 +41,12 @@ class SparseOptimizer(OptimizerWrapper):
 
     The base of all algorithms; use one of them. `iteration` counts re-weightings, `steps` the
     steps.
+
+    optimizer         the inner one, which takes the steps
+    model             whose parameters it trains
+    penalty           one for all layers, or a mapping from patterns to penalties
+    include, exclude  glob patterns over layers; see `asterism.weights.targets`
+    freeze_zeros      zeros already in the model count as pruned
     """
 
     seed = 0

@@ -74,9 +74,11 @@ class SparsifyOptions:
             raise InputError(f"lr must be positive and finite, got {self.lr}")
 
     def goal(self, higher_is_better: bool) -> Goal:
+        """The tolerance, for a metric of that direction."""
         return Goal(self.max_drop, higher_is_better)
 
     def budget(self) -> SearchBudget:
+        """What the search may spend."""
         return SearchBudget(self.max_epochs, self.max_minutes, self.epochs_per_cut)
 
     def optimizers(self) -> list[MakeOptimizer]:

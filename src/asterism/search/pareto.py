@@ -74,6 +74,7 @@ class TrialRecord:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """As an entry of history.json."""
         return asdict(self)
 
     @classmethod
