@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests in two processes where there are two cores; who runs out of tests takes some of the other's.
+# Tests in two processes where there are two cores.
 WORKERS := -n logical --maxprocesses 2 --dist worksteal
 
 .PHONY: reproduce test lint types bench docs nightly sanitize neon clean
