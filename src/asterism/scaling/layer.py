@@ -35,6 +35,7 @@ from asterism.weights.sharding import (
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
 WORTH_LISTING = 2**16  # weights; over fewer, operations on all are faster than on a list
+SMALL = 2**16  # weights; under so many, a few tensors more are cheap and save a third of the time
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
@@ -44,8 +45,10 @@ class Layer:
 
     omega is the metric, 0 exactly where the weight is pruned. Those zeros, if there are any, are
     kept twice: `dead` marks them, or where few weights are left, `live` lists the others and
-    `live_omega` their omega unless that is 1. `scaled` says whether omega holds anything but zeros
-    and ones, `stale` that the inner optimizer's state belongs to an earlier q-space.
+    `live_omega` their omega unless that is 1. Small layers hold two more tensors, for speed:
+    `live_bits`, all ones in binary where a weight lives, and `divisor`, omega with 1 for 0.
+    `scaled` says whether omega holds anything but zeros and ones, `stale` that the inner
+    optimizer's state belongs to an earlier q-space.
     """
 
     name: str
@@ -61,6 +64,8 @@ class Layer:
     dead: Tensor | None = None
     live: Tensor | None = None
     live_omega: Tensor | None = None
+    live_bits: Tensor | None = None
+    divisor: Tensor | None = None
     groups: Partition | None = None  # of weights that share one psi and one omega
     input_dim: int = 1
 
@@ -101,7 +106,12 @@ class Layer:
 
     def divide_(self, tensor: Tensor, *, zero: bool = True) -> None:
         """tensor ← tensor / omega in place, the same way."""
-        self._on_live_(tensor, torch.div, zero)
+        if self.divisor is None:  # 0 / 0 would be no number
+            self._on_live_(tensor, torch.div, zero or self.live is None)
+            return
+        local(tensor).div_(self.divisor)
+        if zero:
+            self._clear_(local(tensor))
 
     def _on_live_(self, tensor: Tensor, operation: Callable[..., Tensor], zero: bool) -> None:
         tensor = local(tensor)
@@ -116,6 +126,13 @@ class Layer:
         if self.scaled:
             operation(tensor, local(self.omega), out=tensor)
         if zero and self.dead is not None:
+            self._clear_(tensor)
+
+    def _clear_(self, tensor: Tensor) -> None:
+        """+0 where pruned, whatever stood there."""
+        if self.live_bits is not None:  # ten times as fast as to fill by a mask
+            tensor.view(self.live_bits.dtype).bitwise_and_(self.live_bits)
+        elif self.dead is not None:
             tensor.masked_fill_(self.dead, 0.0)
 
     def magnitude(self, theta: Tensor) -> Tensor:
@@ -223,7 +240,7 @@ class Layer:
         self._mark_dead(extremes(self.omega)[0] == 0)
 
     def _mark_dead(self, any_here: bool) -> None:
-        self.dead = self.live = self.live_omega = None
+        self.dead = self.live = self.live_omega = self.live_bits = self.divisor = None
         if not any_here:
             return
         kept = local(self.omega) != 0
@@ -235,6 +252,14 @@ class Layer:
             self.live_omega = local(self.omega).take(self.live) if self.scaled else None
         else:
             self.dead = kept.logical_not_()
+            if kept.numel() < SMALL:
+                self._mark_small(self.dead)
+
+    def _mark_small(self, dead: Tensor) -> None:
+        integers = torch.int32 if self.omega.dtype == torch.float32 else torch.int64
+        self.live_bits = dead.to(integers).sub_(1)
+        if self.scaled:
+            self.divisor = local(self.omega).masked_fill(dead, 1.0)
 
     def anneal(self, anneal: Anneal) -> None:
         """tau for the next re-weighting."""

@@ -103,10 +103,14 @@ class SparseOptimizer(OptimizerWrapper):
         return loss
 
     def _inner_step(self, q_space: QSpace, closure: Closure | None) -> Any:
-        with inner.startable(self.optimizer):
+        unfused = inner.unfuse(self.optimizer)
+        try:
             if closure is None:
                 return self.optimizer.step()
             return self.optimizer.step(lambda: q_space.evaluate(closure))
+        finally:
+            for group in unfused:
+                group["fused"] = True
 
     def _regularise_q(self, layers: Sequence[Layer]) -> None:
         """What an algorithm does after the inner step, while the parameters hold q."""
@@ -117,7 +121,7 @@ class SparseOptimizer(OptimizerWrapper):
     def _check_unchanged(self) -> None:
         """An error where `model.to(...)` has changed what omega belongs to."""
         for layer in self._layers:
-            if layer.param.dtype != layer.omega.dtype or layer.param.device != layer.omega.device:
+            if layer.param.dtype is not layer.omega.dtype:
                 inner.refuse_change(layer.name, layer.param, layer.omega)
 
     def _forget_stale(self, layers: Sequence[Layer]) -> None:

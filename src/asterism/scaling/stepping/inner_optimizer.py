@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -12,7 +11,7 @@ from torch.optim import Optimizer
 
 from asterism.errors import InputError
 from asterism.weights.connections import Weight, locate
-from asterism.weights.sharding import local, whole
+from asterism.weights.sharding import whole
 from asterism.weights.targets import choose
 
 # How state behaves when omega → omega·ratio: a gradient of q scales with it, its square with the
@@ -95,19 +94,19 @@ def check_parameter(name: str, param: nn.Parameter) -> None:
 
 
 def refuse_change(name: str, param: Tensor, omega: Tensor) -> NoReturn:
-    """An error for a parameter that was moved or converted after it was wrapped."""
+    """An error for a parameter that was converted after it was wrapped."""
     raise InputError(
-        f"{name} was {omega.dtype} on {omega.device} when it was wrapped, and is {param.dtype} on"
-        f" {param.device} now: move the model first, wrap its optimizer then; for less precision"
-        " run the forward pass under torch.autocast"
+        f"{name} was {omega.dtype} when it was wrapped, and is {param.dtype} now: convert the model"
+        " first, wrap its optimizer then; for less precision run the forward pass under"
+        " torch.autocast"
     )
 
 
 def has_repeats(tensor: Tensor) -> bool:
     """Whether several entries are one number in memory, as `expand` leaves them."""
-    part = local(tensor)
-    return 0 in part.stride() and any(
-        stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True)
+    strides = tensor.stride()
+    return 0 in strides and any(
+        stride == 0 and size > 1 for stride, size in zip(strides, tensor.shape, strict=True)
     )
 
 
@@ -153,22 +152,21 @@ def learning_rates(optimizer: Optimizer) -> dict[nn.Parameter, float]:
     return {param: rate for rate, params in rates for param in params}
 
 
-@contextmanager
-def startable(optimizer: Optimizer) -> Iterator[None]:
-    """A step in which some momenta start anew: torch's fused SGD takes all of a group or none."""
-    mixed = [group for group in optimizer.param_groups if _is_mixed(optimizer, group)]
+def unfuse(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """The groups in which some momenta start anew, taken off torch's fused SGD for this step.
+
+    It wants all momenta of a group or none.
+    """
+    if not isinstance(optimizer, torch.optim.SGD):
+        return []
+    mixed = [group for group in optimizer.param_groups if group["fused"]]
+    mixed = [group for group in mixed if _starts_in_part(optimizer, group)]
     for group in mixed:
         group["fused"] = False
-    try:
-        yield
-    finally:
-        for group in mixed:
-            group["fused"] = True
+    return mixed
 
 
-def _is_mixed(optimizer: Optimizer, group: dict[str, Any]) -> bool:
-    if not (isinstance(optimizer, torch.optim.SGD) and group["fused"] and group["momentum"]):
-        return False
+def _starts_in_part(optimizer: Optimizer, group: dict[str, Any]) -> bool:
     states = [optimizer.state.get(param, {}) for param in group["params"]]
     return len({state.get("momentum_buffer") is None for state in states}) > 1
 

@@ -6,7 +6,6 @@ inside, the model ends in theta-space.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,13 +42,14 @@ class QSpace:
     @uninterrupted()
     def enter(self) -> None:
         """theta → q, and gradients of theta → gradients of q; straight through where latent."""
-        _separate_gradients(self.optimizer, (*self.scaled, *self.pruned))
+        if self.scaled or self.pruned:
+            _separate_gradients(self.optimizer, (*self.scaled, *self.pruned))
         for layer in self.latent:
             assert layer.latent is not None
             layer.param.copy_(layer.latent)
         for layer in self.pruned:
             if layer.scaled:
-                layer.divide_(layer.param, zero=layer.live is None or not self.elementwise)
+                layer.divide_(layer.param, zero=not self.elementwise)
         if self.scaled:
             thetas: list[Any] = [layer.param for layer in self.scaled]
             torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
@@ -118,20 +118,14 @@ class QSpace:
 
 def _separate_gradients(optimizer: Optimizer, layers: Sequence[Layer]) -> None:
     """A gradient of its own, that can be written to, for each layer: users may set any tensor."""
-    if not layers:
-        return
-    counts = Counter(
-        id(param.grad) for group in optimizer.param_groups for param in group["params"]
-    )
+    held = [id(param.grad) for group in optimizer.param_groups for param in group["params"]]
+    shared = {each for each in held if held.count(each) > 1} if len(set(held)) < len(held) else ()
     for layer in layers:
         gradient = layer.param.grad
-        if gradient is None:
-            continue
-        if counts[id(gradient)] > 1 or inner.has_repeats(gradient):
-            copied = gradient.clone()
+        if gradient is not None and (id(gradient) in shared or inner.has_repeats(gradient)):
+            layer.param.grad = gradient.clone()
             if is_in_q_space(gradient):
-                mark_in_q_space(copied)
-            layer.param.grad = copied
+                mark_in_q_space(layer.param.grad)
 
 
 def is_in_q_space(gradient: Tensor) -> bool:
