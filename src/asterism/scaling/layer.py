@@ -35,7 +35,7 @@ from asterism.weights.sharding import (
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
 WORTH_LISTING = 2**16  # weights; over fewer, operations on all are faster than on a list
-SMALL = 2**16  # weights; under this number a few more tensors are cheap, and save a third of the time
+SMALL = 2**16  # weights; below it a few more tensors are cheap, and save a third of the time
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
