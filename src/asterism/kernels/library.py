@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 3  # as in kernels/program.h
+INTERFACE = 4  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -103,6 +103,8 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_profile.argtypes = [*[c_void_p] * 3, c_int64, POINTER(c_double)]
     library.asterism_taps_forward.argtypes = [c_int, *[c_void_p] * 6]
     library.asterism_taps_backward.argtypes = [c_int, *[c_void_p] * 8]
+    library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
+    library.asterism_to_theta.argtypes = [c_void_p, c_int64]
     library.asterism_find_nonzeros.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
     library.asterism_find_nonzeros.restype = c_int64
     library.asterism_stream_new.argtypes = [c_char_p, c_int64, c_char_p, *[c_int64] * 3]

@@ -34,8 +34,6 @@ from asterism.weights.sharding import (
 
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
-WORTH_LISTING = 2**16  # weights; over fewer, operations on all are faster than on a list
-SMALL = 2**16  # weights; below it a few more tensors are cheap, and save a third of the time
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
@@ -44,11 +42,10 @@ class Layer:
     """The state of one parameter that is made sparse.
 
     omega is the metric, 0 exactly where the weight is pruned. Those zeros, if there are any, are
-    kept twice: `dead` marks them, or where few weights are left, `live` lists the others and
-    `live_omega` their omega unless that is 1. Small layers hold two more tensors, for speed:
-    `live_bits`, all ones in binary where a weight lives, and `divisor`, omega with 1 for 0.
-    `scaled` says whether omega holds anything but zeros and ones, `stale` that the inner
-    optimizer's state belongs to an earlier q-space.
+    kept twice: `dead` marks them, or where few weights are left, `live` lists the others in the
+    order of omega's memory, and `live_omega` their omega unless that is 1. `scaled` says whether
+    omega holds anything but zeros and ones, `stale` that the inner optimizer's state belongs to an
+    earlier q-space.
     """
 
     name: str
@@ -64,8 +61,6 @@ class Layer:
     dead: Tensor | None = None
     live: Tensor | None = None
     live_omega: Tensor | None = None
-    live_bits: Tensor | None = None
-    divisor: Tensor | None = None
     groups: Partition | None = None  # of weights that share one psi and one omega
     input_dim: int = 1
 
@@ -104,36 +99,36 @@ class Layer:
         """tensor ← tensor ⊙ omega in place; with `zero` exactly +0 where pruned, else anything."""
         self._on_live_(tensor, torch.mul, zero)
 
-    def divide_(self, tensor: Tensor, *, zero: bool = True) -> None:
-        """tensor ← tensor / omega in place, the same way."""
-        if self.divisor is None:  # 0 / 0 would be no number
-            self._on_live_(tensor, torch.div, zero or self.live is None)
-            return
-        local(tensor).div_(self.divisor)
-        if zero:
-            self._clear_(local(tensor))
+    def divide_(self, tensor: Tensor) -> None:
+        """tensor ← tensor / omega in place, exactly +0 where pruned."""
+        self._on_live_(tensor, torch.div, zero=True)
 
     def _on_live_(self, tensor: Tensor, operation: Callable[..., Tensor], zero: bool) -> None:
         tensor = local(tensor)
         if self.live is not None:
-            values = tensor.take(self.live)
-            if self.live_omega is not None:
-                operation(values, self.live_omega, out=values)
-            if zero:
-                tensor.zero_()
-            tensor.put_(self.live, values)
+            self._on_listed_(tensor, operation, self.live, zero)
             return
         if self.scaled:
             operation(tensor, local(self.omega), out=tensor)
         if zero and self.dead is not None:
-            self._clear_(tensor)
-
-    def _clear_(self, tensor: Tensor) -> None:
-        """+0 where pruned, whatever stood there."""
-        if self.live_bits is not None:  # ten times as fast as to fill by a mask
-            tensor.view(self.live_bits.dtype).bitwise_and_(self.live_bits)
-        elif self.dead is not None:
             tensor.masked_fill_(self.dead, 0.0)
+
+    def _on_listed_(
+        self, tensor: Tensor, operation: Callable[..., Tensor], live: Tensor, zero: bool
+    ) -> None:
+        omega = local(self.omega)
+        if tensor.stride() != omega.stride():  # the list is of places in omega's memory
+            ordered = torch.empty_like(omega).copy_(tensor)
+            self._on_listed_(ordered, operation, live, zero)
+            tensor.copy_(ordered)
+            return
+        flat = _in_memory(tensor)
+        values = flat.index_select(0, live)
+        if self.live_omega is not None:
+            operation(values, self.live_omega, out=values)
+        if zero:
+            flat.zero_()
+        flat.index_copy_(0, live, values)
 
     def magnitude(self, theta: Tensor) -> Tensor:
         """|theta|, or the RMS of each weight's group, in a shape that broadcasts to theta's."""
@@ -240,26 +235,18 @@ class Layer:
         self._mark_dead(extremes(self.omega)[0] == 0)
 
     def _mark_dead(self, any_here: bool) -> None:
-        self.dead = self.live = self.live_omega = self.live_bits = self.divisor = None
+        self.dead = self.live = self.live_omega = None
         if not any_here:
             return
         kept = local(self.omega) != 0
         count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
         # Splicing changes the mask too often for a list to be worth its making.
-        listed = kept.numel() >= WORTH_LISTING and count * INDEX_BYTES <= kept.numel()
-        if self.latent is None and listed:
-            self.live = kept.flatten().nonzero().squeeze(1)
-            self.live_omega = local(self.omega).take(self.live) if self.scaled else None
+        if self.latent is None and count * INDEX_BYTES <= kept.numel():
+            self.live = _in_memory(kept).nonzero().squeeze(1)
+            omega = _in_memory(local(self.omega))
+            self.live_omega = omega.index_select(0, self.live) if self.scaled else None
         else:
             self.dead = kept.logical_not_()
-            if kept.numel() < SMALL:
-                self._mark_small(self.dead)
-
-    def _mark_small(self, dead: Tensor) -> None:
-        integers = torch.int32 if self.omega.dtype == torch.float32 else torch.int64
-        self.live_bits = dead.to(integers).sub_(1)
-        if self.scaled:
-            self.divisor = local(self.omega).masked_fill(dead, 1.0)
 
     def anneal(self, anneal: Anneal) -> None:
         """tau for the next re-weighting."""
@@ -318,6 +305,11 @@ def measure_scale(param: Tensor, name: str) -> float:
             f" exclude=['{name}']"
         )
     return scale
+
+
+def _in_memory(tensor: Tensor) -> Tensor:
+    """A dense tensor as one row of numbers, in the order in which they are stored."""
+    return tensor.as_strided((tensor.numel(),), (1,))
 
 
 def is_binary(omega: Tensor) -> bool:

@@ -75,15 +75,20 @@ class SparseOptimizer(OptimizerWrapper):
     # ------------------------------------------------------------------ a step
 
     @hooked
-    @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """One step of the inner optimizer in q-space, and what the algorithm adds to it."""
         if closure is None and inner.is_rehearsal(self.optimizer):
             return self.optimizer.step()
-        if closure is None:
-            with uninterrupted():
+        if closure is not None:  # which may take long: theta is safe, and Ctrl-C at once
+            with torch.no_grad():
+                return self._step(closure)
+        with uninterrupted():
+            enabled = torch.is_grad_enabled()
+            torch._C._set_grad_enabled(False)  # torch.no_grad() takes three times as long
+            try:
                 return self._step(None)
-        return self._step(closure)  # which may take long: theta is safe, and Ctrl-C at once
+            finally:
+                torch._C._set_grad_enabled(enabled)
 
     def _step(self, closure: Closure | None) -> Any:
         layers = [layer for layer in self._layers if closure or layer.param.grad is not None]

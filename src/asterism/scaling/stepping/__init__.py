@@ -1,6 +1,7 @@
 """The machinery of one optimizer step, which a reader of the paper need not look for.
 
 q_space            theta → q before a step and back after it
+pruned_layers      the same in pruned layers, compiled
 inner_optimizer    the wrapped optimizer and its state
 optimizer_wrapper  an optimizer around another one
 state_dict         saving and loading

@@ -138,8 +138,9 @@ def is_rehearsal(optimizer: Optimizer) -> bool:
     torch.distributed.checkpoint takes such a step to make room for the state that it loads.
     """
     groups = optimizer.param_groups
-    if any(float(group.get("lr", 1.0)) != 0 for group in groups):
-        return False
+    for group in groups:
+        if group.get("lr", 1.0) != 0:
+            return False
     gradients = [param.grad for group in groups for param in group["params"]]
     return not any(bool(whole(grad.any())) for grad in gradients if grad is not None)
 

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from asterism.scaling.layer import Layer
 from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.pruned_layers import PrunedLayers
 from asterism.weights.sharding import local
 
 Closure = Callable[[], Any]
@@ -35,25 +36,37 @@ class QSpace:
         direct = [layer for layer in layers if layer.latent is None]
         self.latent = [layer for layer in layers if layer.latent is not None]
         self.scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
-        self.pruned = [layer for layer in direct if layer.pruned]
+        self.pruned = PrunedLayers([layer for layer in direct if layer.pruned])
         self.elementwise = inner.is_elementwise(optimizer)
         self.inside = False
 
     @uninterrupted()
     def enter(self) -> None:
         """theta → q, and gradients of theta → gradients of q; straight through where latent."""
-        if self.scaled or self.pruned:
-            _separate_gradients(self.optimizer, (*self.scaled, *self.pruned))
+        pruned = self.pruned.layers
+        if self.scaled or pruned:
+            _separate_gradients(self.optimizer, (*self.scaled, *pruned))
+        scaled = [layer for layer in self.scaled if _gradient_of_theta(layer) is not None]
+        gradients: list[Any] = [layer.param.grad for layer in scaled]
+        # What stands where a weight is pruned is nothing to an elementwise optimizer.
+        of_pruned = [
+            _gradient_of_theta(layer) if layer.scaled or not self.elementwise else None
+            for layer in pruned
+        ]
         for layer in self.latent:
             assert layer.latent is not None
             layer.param.copy_(layer.latent)
-        for layer in self.pruned:
-            if layer.scaled:
-                layer.divide_(layer.param, zero=not self.elementwise)
         if self.scaled:
             thetas: list[Any] = [layer.param for layer in self.scaled]
             torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
-        self._scale_gradients()
+        if scaled:
+            torch._foreach_mul_(gradients, [layer.omega for layer in scaled])
+        if any(layer.scaled for layer in pruned) or not self.elementwise:
+            self.pruned.to_q(of_pruned, zero=not self.elementwise)
+        # At the end: gradients that are views of one bucket share their version.
+        for gradient in (*gradients, *of_pruned):
+            if gradient is not None:
+                mark_in_q_space(gradient)
         self.inside = True
 
     @uninterrupted()
@@ -69,8 +82,7 @@ class QSpace:
             assert layer.latent is not None
             layer.latent.copy_(layer.param)
             layer.multiply_(layer.param)
-        for layer in self.pruned:
-            layer.multiply_(layer.param)
+        self.pruned.to_theta()
         if self.scaled:
             qs: list[Any] = [layer.param for layer in self.scaled]
             torch._foreach_mul_(qs, [layer.omega for layer in self.scaled])
@@ -78,27 +90,10 @@ class QSpace:
             self._restore_gradients()
         self.inside = False
 
-    def _scale_gradients(self) -> None:
-        """By omega. Gradients of pruned weights may stay as they are if nothing else sees them."""
-        scaled = [layer for layer in self.scaled if _has_gradient_of_theta(layer)]
-        pruned = [
-            layer
-            for layer in self.pruned
-            if _has_gradient_of_theta(layer) and (layer.scaled or not self.elementwise)
-        ]
-        for layer in pruned:
-            layer.multiply_(_gradient(layer), zero=not self.elementwise)
-        if scaled:
-            gradients = [_gradient(layer) for layer in scaled]
-            torch._foreach_mul_(gradients, [layer.omega for layer in scaled])
-        # At the end: gradients that are views of one bucket share their version.
-        for layer in (*scaled, *pruned):
-            mark_in_q_space(_gradient(layer))
-
     def _restore_gradients(self) -> None:
         used = [
             layer
-            for layer in (*self.scaled, *self.pruned)
+            for layer in (*self.scaled, *self.pruned.layers)
             if layer.param.grad is not None and is_in_q_space(layer.param.grad)
         ]
         for layer in used:
@@ -153,6 +148,7 @@ def _gradient(layer: Layer) -> Any:
     return layer.param.grad
 
 
-def _has_gradient_of_theta(layer: Layer) -> bool:
+def _gradient_of_theta(layer: Layer) -> Tensor | None:
+    """The gradient, unless it is in q-space already."""
     gradient = layer.param.grad
-    return gradient is not None and not is_in_q_space(gradient)
+    return None if gradient is None or is_in_q_space(gradient) else gradient
