@@ -38,7 +38,7 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/graph/test_live_forward.py \
 	  tests/graph/test_operations.py tests/runtime/test_layers.py tests/runtime/test_net.py \
-	  tests/file/test_compiled.py \
+	  tests/file/test_compiled.py tests/scaling/stepping/test_pruned_layers.py \
 	  tests/file/test_damage.py tests/file/test_roundtrip.py
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
