@@ -19,7 +19,7 @@ from asterism.experiments.methods.dns import DynamicNetworkSurgery
 from asterism.experiments.methods.lwc import LearningWeightsAndConnections
 from asterism.experiments.methods.magnitude import GradualMagnitude
 from asterism.experiments.methods.polish import Polish, Then
-from asterism.experiments.methods.recipe import Method, Recipe
+from asterism.experiments.methods.method import Method, Recipe
 
 __all__ = [
     "AffineScalingTransformation",

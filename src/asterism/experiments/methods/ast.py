@@ -19,7 +19,7 @@ from torch import nn
 
 from asterism.errors import InputError
 from asterism.experiments.augmentation import Shift
-from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, sgd
+from asterism.experiments.methods.method import Method, Recipe, gradual_cut, sgd
 from asterism.experiments.results import History
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import count, lamp

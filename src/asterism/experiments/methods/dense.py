@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, wrap
+from asterism.experiments.methods.method import Method, Recipe, wrap
 from asterism.experiments.training import Stage
 from asterism.scaling.schedules import warmup_cosine
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, sgd
+from asterism.experiments.methods.method import Method, Recipe, sgd
 from asterism.experiments.training import Stage
 from asterism.scaling.penalties import HardThreshold, Penalty
 from asterism.scaling.schedules import warmup_cosine

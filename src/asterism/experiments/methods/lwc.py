@@ -12,7 +12,7 @@ from functools import partial
 
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, wrap
+from asterism.experiments.methods.method import Method, Recipe, wrap
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import quality_threshold
 from asterism.scaling.masked import Masked

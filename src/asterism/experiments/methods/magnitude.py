@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from asterism.experiments.augmentation import Shift
-from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.experiments.methods.method import Method, Recipe, gradual_cut, wrap
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import cubic
 
