@@ -72,8 +72,8 @@ def loop_gain() -> float:
 
     def ours() -> None:
         model = channels_last(lenet5())
-        recipe = Dense(epochs=1).recipe(model)
-        train(model, recipe.optimizer, recipe.stages, data, batch_size=BATCH)
+        setup = Dense(epochs=1).setup(model)
+        train(model, setup.optimizer, setup.stages, data, batch_size=BATCH)
 
     loader = DataLoader(TensorDataset(images.contiguous(), labels), BATCH, shuffle=True)
 

@@ -122,15 +122,15 @@ def train_phases(
     for number, phase in list(enumerate(job.method.phases))[first:]:
         small = compact(model) if number else None
         network = model if small is None else small.model
-        recipe = phase.recipe(network, job.seed)
+        setup = phase.setup(network, job.seed)
         records = train(
             network,
-            recipe.optimizer,
-            recipe.stages,
+            setup.optimizer,
+            setup.stages,
             data,
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
-            augment=recipe.augment,
+            augment=setup.augment,
             forward=None if small is None else _fast_forward(network, data),
             checkpoint=folder / f"checkpoint{number or ''}.pt",
             resume=resume,

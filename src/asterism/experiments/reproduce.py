@@ -132,7 +132,7 @@ def make_model(job: Job) -> nn.Module:
 
 def planned_epochs(job: Job) -> int:
     """The epochs of all phases, if none is skipped."""
-    return sum(phase.recipe(make_model(job)).epochs for phase in job.method.phases)
+    return sum(phase.setup(make_model(job)).epochs for phase in job.method.phases)
 
 
 def curve(out: Path, key: str, seed: int = 0) -> History:

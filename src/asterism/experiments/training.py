@@ -53,7 +53,7 @@ class Stage:
     on_step  called before each step with the progress through the stage, 0 to 1
     skip     asked once with the history so far: a converged run skips what is left
 
-    The first two are given the recipe's optimizer, of whatever class it is.
+    The first two are given the setup's optimizer, of whatever class it is.
     """
 
     name: str

@@ -18,7 +18,7 @@ from asterism.scaling.sparse_optimizer import SparseOptimizer
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Setup:
     """An optimizer around the model, and the stages to train it through."""
 
     optimizer: SparseOptimizer
@@ -47,7 +47,7 @@ class Method(ABC):
         """How weights are removed, in the few words that a table has room for."""
 
     @abstractmethod
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         """The optimizer and the stages for this model."""
 
 
