@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from asterism.errors import InputError
-from asterism.experiments.augmentation import Shift
+from asterism.experiments.data.augmentation import Shift
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,

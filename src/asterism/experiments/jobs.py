@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from asterism import __version__
 from asterism.errors import InputError
+from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.methods import Method
-from asterism.experiments.mnist import Dataset
 from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
 from asterism.experiments.training import Forward, Watch, train
 from asterism.export.checkpoints import write_checkpoint

@@ -18,10 +18,10 @@ from torch import nn
 
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, NOISE, Budget
+from asterism.experiments.data.mnist import Dataset, Split
 from asterism.experiments.figure import figure1
 from asterism.experiments.jobs import Job, load_model, run
 from asterism.experiments.lenets import MODELS
-from asterism.experiments.mnist import Dataset, Split
 from asterism.experiments.results import History, RunResult
 from asterism.experiments.table import table
 from asterism.experiments.training import Watch

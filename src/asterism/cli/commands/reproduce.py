@@ -62,8 +62,8 @@ def reproduce(
 
     from asterism.cli.progress import monitoring
     from asterism.experiments.budgets import budget as find_budget
+    from asterism.experiments.data.mnist import load
     from asterism.experiments.lenets import NETWORK_NAMES
-    from asterism.experiments.mnist import load
     from asterism.experiments.reproduce import reproduce as run_all
 
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
