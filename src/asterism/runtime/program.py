@@ -16,6 +16,7 @@ import asterism.runtime.cost as cost
 import asterism.runtime.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
+from asterism.runtime.building import Ends
 from asterism.runtime.convolutions import Convolutions
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.recurrence import Recurrence
@@ -23,19 +24,19 @@ from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
 
 
 def plan(
-    layers: list[FusedLayer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, lanes: int
 ) -> Plan:
     """The steps of a network for single images, or for blocks of them.
 
     shapes  of all values, by their numbers
-    result  the value that is the network's
+    ends    which of them are the network's inputs and results
     many    whether it is for blocks
     lanes   floats in a vector of the machine's
     """
-    program = _Program(layers, shapes, result, many, lanes)
+    program = _Program(layers, shapes, ends, many, lanes)
     for layer in layers:
         OPERATIONS[layer.node.op].emit(program, layer)
-    steps = program.finish()
+    steps = program.finish(layers[-1])
     scratch = place(steps)
     return Plan(steps, scratch, program.choices, tabulate(steps))
 
@@ -43,10 +44,13 @@ def plan(
 class _Program(Convolutions, Recurrence):
     """What operations add their steps to."""
 
-    def finish(self) -> list[Planned]:
-        last = self.steps[-1].layer if self.steps else None
-        if last is not None and self.result != 0:
-            self.rows(self.result, last)
+    def finish(self, last: FusedLayer) -> list[Planned]:
+        """The steps, with those that bring results to where the caller wants them."""
+        for value, wanted in zip(self.ends.results, self.results, strict=True):
+            found = self.rows(value, last)
+            if found is not wanted:  # an input, or a result for the second time
+                sizes = [1, found.size, found.size, 0]
+                self.add("COPY_CHUNKS", last, found, wanted, sizes=sizes)
         return self.steps
 
     def linear(self, layer: FusedLayer) -> None:
