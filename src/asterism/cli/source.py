@@ -75,10 +75,10 @@ class Source:
     def _known(self, option: str) -> str:
         value: str | None = getattr(self, option)
         if value is None:
-            example = "net.py:model" if option == "model" else "net.py:loaders"
+            example = {"model": "--model net.py:model", "data": "--data net.py:loaders"}
             raise InputError(
-                f"{self.path} does not tell its {option}: add --{option} {example}, or give the"
-                " folder of a search, which knows it"
+                f"{self.path} holds weights alone: add {example[option]}, or give the folder of a"
+                " search, which knows its model and its data"
             )
         return value
 
