@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from asterism.errors import FormatError, InputError
-from asterism.experiments import mnist
+from asterism.experiments.data import mnist
 from asterism.experiments.lenets import NETWORK_NAMES
 from asterism.experiments.results import EpochRecord, History, MethodRow, RunResult, method_rows
 from asterism.export.checkpoints import read_checkpoint
