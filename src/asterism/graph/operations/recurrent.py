@@ -65,7 +65,7 @@ class Recurrent(Operation):
         need(units > 0 and rows == self.gates * units, f"recurrent weight {of_state.shape}")
         need(of_inputs.shape == (rows, features), f"weight {of_inputs.shape}")
         need(all(b is None or b.shape == (rows,) for b in biases), "its bias has another size")
-        return units
+        return int(units)
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         out = np.empty((len(inputs[0]), *shape), np.float32)
@@ -204,10 +204,10 @@ class Gru(Recurrent):
     )
 
     def step(self, given: Array, own: Array, state: list[Array]) -> list[Array]:
-        reset, update, new = np.split(given, 3, axis=1)
-        own_reset, own_update, own_new = np.split(own, 3, axis=1)
-        reset, update = _sigmoid(reset + own_reset), _sigmoid(update + own_update)
-        new = np.tanh(new + reset * own_new)
+        units = state[0].shape[1]
+        both = _sigmoid(given[:, : 2 * units] + own[:, : 2 * units])
+        reset, update = both[:, :units], both[:, units:]
+        new = np.tanh(given[:, 2 * units :] + reset * own[:, 2 * units :])
         return [new + update * (state[0] - new)]
 
 
