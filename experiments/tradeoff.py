@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from asterism.experiments.figure import COLOURS, FAINT, INK, STYLE
-from asterism.report.labels import Label, label_points
+from asterism.report.drawing.labels import Label, label_points
 from asterism.report.published import LENET5
 
 HERE = Path(__file__).parent
