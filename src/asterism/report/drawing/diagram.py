@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asterism.report.drawing.svg import FAINT, INK, SERIES, WIDTH, Canvas, drawing
@@ -65,7 +66,7 @@ def _bars(layers: Sequence[LayerSummary]) -> dict[str, Bar]:
 def _join(axes: Axes, bars: Mapping[str, Bar], reads: Mapping[str, Sequence[str]]) -> None:
     """Bands between neighbours; arcs, the longer the wider, between others."""
     for name, bar in bars.items():
-        for source in reads[name]:
+        for source in _latest(name, reads):
             if source not in bars:
                 continue
             above = bars[source]
@@ -73,6 +74,24 @@ def _join(axes: Axes, bars: Mapping[str, Bar], reads: Mapping[str, Sequence[str]
                 _band(axes, above, bar)
             else:
                 _arc(axes, above, bar)
+
+
+def _latest(name: str, reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """What a layer reads, without what another of these has read as one sum with a later one.
+
+    After many residual blocks a layer reads the sum of all their outputs; two arcs tell it.
+
+    >>> reads = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "b", "c"]}
+    >>> _latest("d", reads)
+    ['b', 'c']
+    """
+    sources = reads[name]
+    merged = {
+        earlier
+        for source in sources
+        for earlier, _ in pairwise(each for each in reads.get(source, []) if each in sources)
+    }
+    return [source for source in sources if source not in merged]
 
 
 def _band(axes: Axes, above: Bar, below: Bar) -> None:

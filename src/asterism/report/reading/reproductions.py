@@ -65,10 +65,11 @@ def _account(folder: Path, places: Mapping[str, Path], results: Sequence[RunResu
 
 def _summary(results: Sequence[RunResult]) -> list[tuple[str, str]]:
     seconds = sum(record["seconds"] for record in results)
+    threads = results[-1]["config"].get("threads", "?")
     return [
         ("Networks trained", f"{len(results)}"),
         ("Epochs", f"{sum(record['epochs'] for record in results):,}"),
-        ("Time", f"{duration(seconds)} on {results[-1]['config'].get('threads', '?')} threads"),
+        ("Time", f"{duration(seconds)} on {threads} thread{'s' * (threads != 1)}"),
         ("Seeds", ", ".join(str(seed) for seed in sorted({r["seed"] for r in results}))),
     ]
 
