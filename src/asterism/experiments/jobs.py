@@ -11,17 +11,19 @@ result.json         the numbers of the table; its presence says that the run is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
+from asterism.experiments.data.mnist import Dataset
+from asterism.experiments.lenets import MODELS
 from asterism.experiments.methods import Method
-from asterism.experiments.mnist import Dataset
 from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
 from asterism.experiments.training import Forward, Watch, train
 from asterism.export.checkpoints import write_checkpoint
@@ -46,6 +48,7 @@ class Job:
     seed: int
     model: str
     batch_size: int = 128
+    threads: int = field(default_factory=torch.get_num_threads)
 
     @property
     def name(self) -> str:
@@ -60,8 +63,29 @@ class Job:
             "data": data.name,
             "train_images": len(data.train.labels),
             "batch_size": self.batch_size,
-            "threads": torch.get_num_threads(),
+            "threads": self.threads,
         }
+
+
+class Monitor(Protocol):
+    """A display of progress: called with each job, it gives what to call after each epoch."""
+
+    def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]: ...
+
+
+def make_model(job: Job) -> nn.Module:
+    """The job's network as its seed initialises it; channels-last is the faster layout on a CPU."""
+    torch.manual_seed(job.seed)
+    model = MODELS[job.model]()
+    for param in model.parameters():
+        if param.ndim == 4:
+            param.data = param.data.contiguous(memory_format=torch.channels_last)
+    return model
+
+
+def planned_epochs(job: Job) -> int:
+    """The epochs of all phases, if none is skipped."""
+    return sum(phase.setup(make_model(job)).epochs for phase in job.method.phases)
 
 
 def run(
@@ -91,6 +115,7 @@ def run(
         if finished is not None:
             return finished
         owned.claim()
+        torch.set_num_threads(job.threads)
         if start is not None:
             model.load_state_dict(start)
         history = train_phases(job, folder, model, data, resume=resume, watch=watch)
@@ -122,15 +147,15 @@ def train_phases(
     for number, phase in list(enumerate(job.method.phases))[first:]:
         small = compact(model) if number else None
         network = model if small is None else small.model
-        recipe = phase.recipe(network, job.seed)
+        setup = phase.setup(network, job.seed)
         records = train(
             network,
-            recipe.optimizer,
-            recipe.stages,
+            setup.optimizer,
+            setup.stages,
             data,
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
-            augment=recipe.augment,
+            augment=setup.augment,
             forward=None if small is None else _fast_forward(network, data),
             checkpoint=folder / f"checkpoint{number or ''}.pt",
             resume=resume,

@@ -7,6 +7,7 @@ which operation is missing.
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
-from asterism.graph.network import Graph, Node
+from asterism.graph.network import Graph, Input, Node
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import UnsupportedError
 from asterism.graph.stages import Call, Settings
@@ -29,24 +30,45 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     >>> [node.op for node in capture(lenet300(), torch.zeros(1, 1, 28, 28)).nodes]
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """
-    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
-    if len(inputs) != 1 or not isinstance(inputs[0], Tensor):
-        raise InputError(f"a network with {len(inputs)} inputs cannot be captured: give one tensor")
-    example = inputs[0].detach()
-    if example.ndim < 2 or not example.is_floating_point():
-        raise InputError(
-            "the example input must be a batch of floating-point numbers,"
-            f" not {example.dtype} of shape {tuple(example.shape)}"
-        )
+    examples = _examples(example_inputs)
     names = list(model.state_dict())
     # Two examples, as torch.export takes a batch of one for a constant.
-    batch = torch.zeros_like(example[:1]).expand(2, *example.shape[1:])
+    batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
+    sizes = _by_parameter(model, [{0: Dim.AUTO} for _ in batch])
     try:
-        program = export(copy.deepcopy(model).eval(), (batch,), dynamic_shapes=({0: Dim.AUTO},))
+        program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
-    return _Translation(program, names).graph(tuple(example.shape[1:]))
+    inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
+    return _Translation(program, names).graph(inputs)
+
+
+def _examples(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The example of each input, if they can be some."""
+    examples = (given,) if isinstance(given, Tensor) else tuple(given)
+    if not examples or not all(isinstance(example, Tensor) for example in examples):
+        raise InputError("give a tensor as example input, or a tuple of one for each input")
+    for example in examples:
+        whole = example.dtype in _WHOLE and example.ndim > 1
+        if not whole and (example.ndim < 2 or not example.is_floating_point()):
+            raise InputError(
+                "the example input must be a batch of floating-point numbers or of ids,"
+                f" not {example.dtype} of shape {tuple(example.shape)}"
+            )
+    return tuple(example.detach() for example in examples)
+
+
+def _by_parameter(model: nn.Module, sizes: list[Any]) -> tuple[Any, ...]:
+    """What belongs to each input as torch.export wants it: all that `*args` takes together."""
+    kinds = [each.kind for each in inspect.signature(model.forward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return tuple(sizes)
+    before = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*sizes[:before], tuple(sizes[before:]))
+
+
+_WHOLE = (torch.int64, torch.int32)
 
 
 def _hand_on(call: Call) -> int:
@@ -75,12 +97,13 @@ class _Translation:
         self.weights = {inner: places[name] for inner, name in held.items() if name in places}
         self.values: dict[fx.Node, int] = {}
         self.nodes: list[Node] = []
-        self.inputs = set(signature.user_inputs)
+        self.batches: set[Any] = set()
+        self.inputs = [name for name in signature.user_inputs if isinstance(name, str)]
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
 
-    def graph(self, shape: tuple[int, ...]) -> Graph:
+    def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
             if any(each in self.stale for each in node.all_input_nodes):
                 raise InputError(
@@ -88,8 +111,8 @@ class _Translation:
                     f" copy it before {node.name}"
                 )
             if node.op == "placeholder" and node.name in self.inputs:
-                self.values[node] = 0
-                self.batch = node.meta["val"].shape[0]
+                self.values[node] = self.inputs.index(node.name)
+                self.batches.add(_symbol(node.meta["val"].shape[0]))
             elif node.op == "call_function" and node.target is operator.getitem:
                 if node.args[1] == 0:  # the values of a pooling, and not their places
                     self.values[node] = self.value(node.args[0])
@@ -97,11 +120,14 @@ class _Translation:
                 self.values[node] = self.translate(node)
                 self.follow_memory(node)
             elif node.op == "output":
-                results = node.args[0]
-                if len(results) != 1 or results[0] not in self.values:
-                    raise InputError(f"the network gives {len(results)} results; one can be run")
-                return Graph(shape, _living(self.nodes, self.values[results[0]]))
+                return _living(inputs, self.nodes, self.results(node.args[0]))
         raise InputError("the network has no output")
+
+    def results(self, found: Any) -> tuple[int, ...]:
+        for place, each in enumerate(found):
+            if not isinstance(each, fx.Node) or each not in self.values:
+                raise InputError(f"result {place + 1} of the network is not made from its inputs")
+        return tuple(self.values[each] for each in found)
 
     def follow_memory(self, node: fx.Node) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
@@ -118,7 +144,7 @@ class _Translation:
 
     def add(self, node: Node) -> int:
         self.nodes.append(node)
-        return len(self.nodes)
+        return len(self.inputs) + len(self.nodes) - 1
 
     def value(self, node: Any) -> int:
         if node not in self.values:
@@ -130,13 +156,16 @@ class _Translation:
         length = len(self.nodes)
         try:
             call = _Call(self, node)
-            if call.shape[:1] != (self.batch,):
+            if not call.shape or _symbol(call.shape[0]) not in self.batches:
                 raise UnsupportedError
             return RULES[_name(node)](call)
         except (UnsupportedError, KeyError):
             del self.nodes[length:]
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
             return self.add(Node(_name(node), tuple(read)))
+
+
+_ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
 
 
 class _Call:
@@ -166,6 +195,13 @@ class _Call:
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         return self._to.add(Node(op, inputs, settings=settings))
 
+    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
+        return self._to.add(Node(op, inputs, tuple(places)))
+
+    def is_zeros(self, argument: Any) -> bool:
+        return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
+
     def value(self, argument: Any) -> int:
         return self._to.value(argument)
 
@@ -177,18 +213,25 @@ def _shape(node: fx.Node) -> tuple[Any, ...] | None:
     return tuple(result.shape) if isinstance(result, Tensor) else None
 
 
-def _living(nodes: list[Node], output: int) -> tuple[Node, ...]:
-    """The nodes that the output needs, renumbered."""
-    needed = {output}
-    for place in range(output, 0, -1):
-        if place in needed:
-            needed |= set(nodes[place - 1].inputs)
-    numbers = {value: number for number, value in enumerate(sorted(needed | {0}))}
-    return tuple(
+def _symbol(size: Any) -> Any:
+    """A size as an expression: to compare torch's own would make it decide."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _living(inputs: tuple[Input, ...], nodes: list[Node], outputs: tuple[int, ...]) -> Graph:
+    """The nodes that the outputs need, renumbered."""
+    count, needed = len(inputs), set(outputs)
+    for place in range(len(nodes) - 1, -1, -1):
+        if place + count in needed:
+            needed |= set(nodes[place].inputs)
+    living = sorted(needed | set(range(count)))
+    numbers = {value: number for number, value in enumerate(living)}
+    kept = [nodes[value - count] for value in living[count:]]
+    renumbered = [
         Node(node.op, tuple(numbers[value] for value in node.inputs), node.weights, node.settings)
-        for place, node in enumerate(nodes, 1)
-        if place in needed
-    )
+        for node in kept
+    ]
+    return Graph(inputs, tuple(renumbered), tuple(numbers[value] for value in outputs))
 
 
 def _shares_memory(node: fx.Node) -> bool:

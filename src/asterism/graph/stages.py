@@ -66,6 +66,12 @@ class Call(Protocol):
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         """Adds `op` of values that have numbers already."""
 
+    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+        """Adds `op` of values that have numbers already, with weights of torch's."""
+
+    def is_zeros(self, argument: Any) -> bool:
+        """Whether it is a tensor that torch has just made, all of zeros."""
+
     def value(self, argument: Any) -> int:
         """The number of an argument; UnsupportedError where that is not a value of the network."""
 
@@ -145,3 +151,6 @@ class Program(Protocol):
 
     def linear(self, layer: FusedLayer) -> None:
         """All steps of a fully connected layer, by the kernel that should be the fastest."""
+
+    def recurrent(self, layer: FusedLayer) -> None:
+        """All steps of a recurrent layer."""

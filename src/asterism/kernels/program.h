@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 4 };
+enum { INTERFACE = 5 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -38,6 +38,9 @@ enum Operation {
     SOFTMAX,
     GATHER,
     COPY_CHUNKS,
+    FC_SPARSE_ROWS,
+    LSTM,
+    GRU,
 };
 
 typedef struct {
@@ -86,7 +89,8 @@ typedef void Kernel(const Step *step, const float *in, const float *other, float
 typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
-        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
+        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
+        *fc_sparse_rows, *lstm, *gru;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

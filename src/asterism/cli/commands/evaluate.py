@@ -60,7 +60,7 @@ def _examples(data: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
     from asterism.cli.factories import make_data
     from asterism.errors import InputError
-    from asterism.experiments.mnist import load
+    from asterism.experiments.data.mnist import load
 
     if ":" not in data:
         test = load(data).test

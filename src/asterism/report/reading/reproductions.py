@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from asterism.errors import InputError
-from asterism.experiments import mnist
+from asterism.experiments.data import mnist
 from asterism.experiments.lenets import MODELS, NETWORK_NAMES
 from asterism.experiments.results import EpochRecord, History, MethodRow, RunResult, method_rows
 from asterism.export.checkpoints import read_checkpoint
