@@ -16,9 +16,11 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
-from asterism.graph.network import Graph, Node
+from asterism.graph.network import Graph, Node, living
 from asterism.graph.operations import OPERATIONS
-from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.operations.constants import WeightNorm
+from asterism.graph.operations.joining import OfTwo
+from asterism.graph.operations.operation import Elementwise, UnsupportedError
 from asterism.graph.stages import Call, Settings
 
 
@@ -51,16 +53,15 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
 
 def _hand_on(call: Call) -> int:
     """Of a call that changes nothing, as dropout in evaluation: the number of what it was given."""
-    if call.args.get("train"):
+    if call.args.get("train") or call.args.get("dtype") not in (None, torch.float32):
         raise UnsupportedError
     return call.value(call.args.get("self", call.args.get("input")))
 
 
+_UNCHANGED = ("contiguous", "clone", "dropout", "feature_dropout", "alias", "detach", "detach_")
 RULES: dict[str, Callable[[Call], int]] = {
-    **{
-        f"aten.{name}.default": _hand_on
-        for name in ("contiguous", "clone", "dropout", "alias", "detach")
-    },
+    **{f"aten.{name}.default": _hand_on for name in _UNCHANGED},
+    "aten.to.dtype": _hand_on,
     **{name: each.capture for each in OPERATIONS.values() for name in each.captures},
 }
 
@@ -79,6 +80,7 @@ class _Translation:
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
+        self.constants: set[fx.Node] = set()  # what is computed from weights alone
 
     def graph(self, shape: tuple[int, ...]) -> Graph:
         for node in self.program.graph.nodes:
@@ -91,26 +93,31 @@ class _Translation:
                 self.values[node] = 0
                 self.batch = node.meta["val"].shape[0]
             elif node.op == "call_function" and node.target is operator.getitem:
-                if node.args[1] == 0:  # the values of a pooling, and not their places
+                if isinstance(node.args[0].meta["val"], list):  # one part of a split
+                    self.values[node] = self.translate(node.args[0], node.args[1])
+                    self.follow_memory(node, node.args[0].args[0])
+                elif node.args[1] == 0:  # the values of a pooling, and not their places
                     self.values[node] = self.value(node.args[0])
+            elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
+                continue
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
-                self.follow_memory(node)
+                self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
                 results = node.args[0]
                 if len(results) != 1 or results[0] not in self.values:
                     raise InputError(f"the network gives {len(results)} results; one can be run")
-                return Graph(shape, _living(self.nodes, self.values[results[0]]))
+                return Graph(shape, living(self.nodes, self.values[results[0]]))
         raise InputError("the network has no output")
 
-    def follow_memory(self, node: fx.Node) -> None:
+    def follow_memory(self, node: fx.Node, first: Any) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
-        first = node.args[0]
         if not isinstance(first, fx.Node):
             return
-        if _shares_memory(node) or self.values[node] == self.values.get(first):
+        part = node.target is operator.getitem
+        if part or _shares_memory(node) or self.values[node] == self.values.get(first):
             self.memory[node] = self.memory.get(first, first)
-        if _schema(node).is_mutable:
+        if not part and _schema(node).is_mutable:
             self.values[first] = self.values[node]
             owner = self.memory[node]
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
@@ -121,31 +128,57 @@ class _Translation:
         return len(self.nodes)
 
     def value(self, node: Any) -> int:
+        if isinstance(node, fx.Node) and node.name in self.weights:
+            return self.add(Node("weight", (0,), (self.weights[node.name],)))
         if node not in self.values:
             raise UnsupportedError
         return self.values[node]
 
-    def translate(self, node: fx.Node) -> int:
-        """The number of the value that `node` computes."""
+    def is_constant(self, node: fx.Node) -> bool:
+        """Whether it depends on weights alone, and not on the input."""
+        return node.name in self.weights or node in self.constants
+
+    def translate(self, node: fx.Node, item: int | None = None) -> int:
+        """The number of the value that `node` computes, or of one `item` of several."""
         length = len(self.nodes)
+        rule = RULES.get(_name(node))
         try:
-            call = _Call(self, node)
+            args = node.all_input_nodes
+            if rule is None:
+                raise UnsupportedError
+            if args and all(self.is_constant(arg) for arg in args) and _of_weights(rule):
+                value = rule(_ConstantCall(self, node))
+                self.constants.add(node)
+                return value
+            call = _Call(self, node, item)
             if call.shape[:1] != (self.batch,):
                 raise UnsupportedError
-            return RULES[_name(node)](call)
+            return rule(call)
         except (UnsupportedError, KeyError):
             del self.nodes[length:]
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
             return self.add(Node(_name(node), tuple(read)))
 
 
+def _of_weights(rule: Callable[[Call], int]) -> bool:
+    """Whether a rule can be used on weights, which have no batch: dimensions do not matter."""
+    operation = getattr(rule, "__self__", None)
+    return rule is _hand_on or isinstance(operation, Elementwise | OfTwo | WeightNorm)
+
+
 class _Call:
     """A call of torch's, as an operation sees it that may have been called."""
 
-    def __init__(self, to: _Translation, node: fx.Node) -> None:
-        self._to, self._node = to, node
+    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
+        self._to, self._node, self.item = to, node, item
+        self.name, self.before = _name(node), 0
         self.args: Mapping[str, Any] = _arguments(node)
         self.shape = self.shape_of(node)
+        if item is not None:
+            parts, dim = node.meta["val"], self.args["dim"]
+            self.shape = tuple(parts[item].shape)
+            unbound = len(self.shape) < len(self.shape_of(self.args["self"]))
+            self.before = item if unbound else sum(part.shape[dim] for part in parts[:item])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -160,8 +193,21 @@ class _Call:
         return shape
 
     def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
-        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
-        return self._to.add(Node(op, (self.value(self._node.args[0]),), tuple(places), settings))
+        value = self.value(self._node.args[0])
+        return self._to.add(Node(op, (value,), self._places(weights), settings))
+
+    def _places(self, weights: Sequence[Any]) -> list[int | None]:
+        """The numbers of weights; of those that are made of others, their values'."""
+        to = self._to
+        return [
+            None if weight is None
+            else -to.values[weight] if weight in to.constants
+            else to.weights[weight.name]
+            for weight in weights
+        ]  # fmt: skip
+
+    def constant(self, op: str, settings: Settings, *weights: Any) -> int:
+        return self._to.add(Node(op, (0,), self._places(weights), settings))
 
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         return self._to.add(Node(op, inputs, settings=settings))
@@ -169,26 +215,26 @@ class _Call:
     def value(self, argument: Any) -> int:
         return self._to.value(argument)
 
+    def batched(self, argument: Any) -> bool:
+        return not self._to.is_constant(argument)
+
+    def maker(self, value: int) -> Node | None:
+        return self._to.nodes[value - 1] if value else None
+
+
+class _ConstantCall(_Call):
+    """A call on weights alone, whose result is a value: as if it had a batch."""
+
+    def __init__(self, to: _Translation, node: fx.Node) -> None:
+        super().__init__(to, node)
+        self.shape = (to.batch, *self.shape)
+
 
 def _shape(node: fx.Node) -> tuple[Any, ...] | None:
     """The shape of a node's result, or of the first of several; None where that is a number."""
     result = node.meta.get("val")
     result = result[0] if isinstance(result, tuple | list) else result
     return tuple(result.shape) if isinstance(result, Tensor) else None
-
-
-def _living(nodes: list[Node], output: int) -> tuple[Node, ...]:
-    """The nodes that the output needs, renumbered."""
-    needed = {output}
-    for place in range(output, 0, -1):
-        if place in needed:
-            needed |= set(nodes[place - 1].inputs)
-    numbers = {value: number for number, value in enumerate(sorted(needed | {0}))}
-    return tuple(
-        Node(node.op, tuple(numbers[value] for value in node.inputs), node.weights, node.settings)
-        for place, node in enumerate(nodes, 1)
-        if place in needed
-    )
 
 
 def _shares_memory(node: fx.Node) -> bool:

@@ -4,13 +4,14 @@ Owns how layers and their settings are written down. Knows nothing of torch; wha
 which settings it has and what it computes is the operations'.
 
 A value is a number: 0 is the network's input, i + 1 the result of node i, and the last node's
-result is the output. A weight is a number too: its place in the state dict's order. The first
-dimension of every value is the batch, of any size.
+result is the output. A weight is a number too: its place in the state dict's order, or −v for a
+weight that is the value v, which is then computed from other weights alone. The first dimension of
+every value is the batch, of any size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from asterism.errors import FormatError
@@ -85,6 +86,17 @@ class Node:
         found = [None if place is None else weights[place] for place in self.weights]
         return found + [None] * (OPERATIONS[self.op].weights - len(found))
 
+    @property
+    def made_weights(self) -> tuple[int, ...]:
+        """The values that are weights of this layer."""
+        return tuple(-weight for weight in self.weights if weight is not None and weight < 0)
+
+    def renumbered(self, numbers: Mapping[int, int]) -> Node:
+        """The same layer where values have other numbers."""
+        inputs = tuple(numbers[value] for value in self.inputs)
+        weights = [w if w is None or w >= 0 else -numbers[-w] for w in self.weights]
+        return Node(self.op, inputs, weights, self.settings)
+
     def pair(self, name: str) -> tuple[int, int]:
         return self[f"{name}_h"], self[f"{name}_w"]
 
@@ -104,6 +116,16 @@ class Graph(NamedTuple):
     def unknown(self) -> tuple[str, ...]:
         """The operations that only their names are known of, each once."""
         return tuple(dict.fromkeys(node.op for node in self.nodes if not node.known))
+
+
+def living(nodes: Sequence[Node], output: int) -> tuple[Node, ...]:
+    """The nodes that the value `output` needs, renumbered."""
+    needed = {output}
+    for place in range(output, 0, -1):
+        if place in needed:
+            needed |= {*nodes[place - 1].inputs, *nodes[place - 1].made_weights}
+    numbers = {value: number for number, value in enumerate(sorted(needed | {0}))}
+    return tuple(node.renumbered(numbers) for place, node in enumerate(nodes, 1) if place in needed)
 
 
 def encode(graph: Graph) -> bytes:
@@ -144,7 +166,7 @@ def _write_weights(out: Writer, weights: Sequence[int | None], expected: int) ->
     """The place that would be expected of the next weight."""
     for weight in weights:
         out.number(0 if weight is None else 1 + zigzag(weight - expected))
-        expected = expected if weight is None else weight + 1
+        expected = expected if weight is None or weight < 0 else weight + 1
     return expected
 
 
@@ -204,10 +226,10 @@ def _read_weights(
     for _ in range(count):
         distance = read.number()
         weight = expected + unzigzag(distance - 1) if distance else None
-        if weight is not None and not 0 <= weight <= MAX_NUMBER:
+        if weight is not None and not -place <= weight <= MAX_NUMBER:
             raise FormatError(f"layer {place} of the graph names the weight {weight}")
         weights.append(weight)
-        expected = expected if weight is None else weight + 1
+        expected = expected if weight is None or weight < 0 else weight + 1
     return weights, expected
 
 

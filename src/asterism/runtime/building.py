@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from asterism.graph.stages import FusedLayer, Shape
+from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.cost import Choice
 from asterism.runtime.packing import BLOCK
-from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, Buffer, Planned
+from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, Buffer, ConstantBuffer, Planned
 from asterism.runtime.windows import Indices
 
 
@@ -51,6 +51,14 @@ class Builder:
         space = OUTPUT if layer.out == self.result else SCRATCH
         self.values[layer.out] = Buffer(self.size(layer.out), space)
         return self.values[layer.out]
+
+    def constant(self, layer: FusedLayer, numbers: Array) -> None:
+        buffer = ConstantBuffer(numbers)
+        if layer.out != self.result:
+            self.values[layer.out] = buffer
+            return
+        sizes = [1, buffer.size, buffer.size, 0]
+        self.add("COPY_CHUNKS", layer, buffer, self.out(layer), sizes=sizes)
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike: columns stay columns."""
