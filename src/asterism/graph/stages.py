@@ -72,8 +72,19 @@ class Call(Protocol):
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         """Adds `op` of values that have numbers already."""
 
-    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
         """Adds `op` of values that have numbers already, with weights of torch's."""
+
+    def wants(self, item: int) -> bool:
+        """Whether anything reads this one of several results."""
+
+    def give(self, item: int, value: int) -> None:
+        """What one of several results is; for those that have the batch second."""
+
+    def state(self, argument: Any) -> int:
+        """The number of an argument that has the batch second; the value has it first."""
 
     def is_zeros(self, argument: Any) -> bool:
         """Whether it is a tensor that torch has just made, all of zeros."""
