@@ -10,7 +10,6 @@ result.json         the numbers of the table; its presence says that the run is 
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from asterism import __version__
 from asterism.errors import InputError
 from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.lenets import MODELS
@@ -33,6 +31,8 @@ from asterism.graph.compaction import compact
 from asterism.graph.live_forward import NotLiveError, live_forward
 from asterism.storage.atomic_files import read_json, write_json
 from asterism.storage.config import describe
+from asterism.storage.provenance import provenance
+from asterism.storage.provenance import versions as versions
 from asterism.storage.run_folder import own
 from asterism.weights.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.weights.names import layer
@@ -195,6 +195,7 @@ def summarise(
     history  one record per epoch
     data     whose test and validation images are used
     """
+    made = provenance()
     return {
         "method": job.key,
         "seed": job.seed,
@@ -208,17 +209,10 @@ def summarise(
         ),
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
-        "versions": versions(),
+        "versions": made.versions,
+        "date": made.date,
+        "commit": made.commit,
         "config": job.config(data),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of what decides the numbers."""
-    return {
-        "asterism": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
     }
 
 

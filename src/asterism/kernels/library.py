@@ -23,9 +23,11 @@ KERNELS = (
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
     *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
     *("FC_SPARSE_ROWS", "LSTM", "GRU"),
+    *("COMBINE", "MEAN"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),
+    *("scale_shift",),
 )
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import asterism.kernels.library as library
 from asterism.errors import FormatError, InputError
+from asterism.graph.constants import settle
 from asterism.graph.network import Graph, decode
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import MAX_IDS
@@ -33,13 +34,14 @@ SIZES = 8  # other sizes of the inputs that are kept compiled
 class Net:
     """A graph with its weights; `tensors` in the state dict's order, as the graph counts them.
 
-    Safe to call from several threads; `threads` of its own share a batch of 64 or more.
+        Safe to call from several threads; `threads` of its own share a batch of 64 or more.
 
-    >>> from asterism.graph.network import Node
-    >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
-    >>> net = Net(Graph((2,), layers), {"weight": np.float32([[1, 0], [0, -1]])})
-    >>> net(np.float32([[3, 4]]))
-    array([[3., 0.]], dtype=float32)
+        >>> from asterism.graph.constants import settle
+    from asterism.graph.network import Node
+        >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
+        >>> net = Net(Graph((2,), layers), {"weight": np.float32([[1, 0], [0, -1]])})
+        >>> net(np.float32([[3, 4]]))
+        array([[3., 0.]], dtype=float32)
     """
 
     def __init__(
@@ -47,8 +49,9 @@ class Net:
     ) -> None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, got {threads}")
-        self.graph, self.threads = graph, threads
-        self.weights = [_float32(array) for array in tensors.values()]
+        self.threads = threads
+        weights = [_float32(array) for array in tensors.values()]
+        self.graph, self.weights = graph, _ = settle(graph, weights)
         self._library = library.load()
         self._own = Sized(graph, self.weights, [each.shape for each in graph.inputs], self._library)
         if self._library is None:
