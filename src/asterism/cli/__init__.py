@@ -14,7 +14,8 @@ Heavy imports happen inside the commands, so that `asterism --help` answers at o
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -59,8 +60,15 @@ def root(
 
 def main() -> None:
     """The program `asterism`: an error that a user can correct is one line and exit code 2."""
-    try:
-        app()
-    except InputError as error:
-        print(f"asterism: {error}", file=sys.stderr)
-        sys.exit(2)
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        try:
+            app()
+        except InputError as error:
+            print(f"asterism: {error}", file=sys.stderr)
+            sys.exit(2)
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """On one line, without the place in the code, which is not the user's."""
+    print(f"asterism: warning: {message}", file=sys.stderr)

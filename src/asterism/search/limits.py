@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from asterism.errors import InputError
 
 DEFAULT_EPOCHS = 60
+UNTRAINED = (
+    "is the model trained? Its weights are as PyTorch initialises them: load trained ones first"
+    " (on the command line --weights FILE)"
+)
 TRIALS = 10
 """The trials into which a budget is divided, roughly, unless epochs_per_cut is given."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,11 +19,12 @@ from torch import Tensor
 
 from asterism.errors import InputError
 from asterism.pruning.scores import count
-from asterism.search.limits import TRIALS
+from asterism.search.limits import TRIALS, UNTRAINED
 from asterism.search.options import SparsifyOptions
 from asterism.search.state import Position, SearchState
 from asterism.search.trial import CollapseError, Trainer
 from asterism.storage.packing import Packed, unpack
+from asterism.weights.initial import is_untrained
 
 FIRST_RATIO = 0.3
 LAST_RATIO = 0.9
@@ -40,6 +42,9 @@ REWEIGHTING_TRIALS, REWEIGHTING_COST = 4, 0.25
 
 SETTLING_COST = 4.0
 """What of the tolerance an epoch may cost at its full learning rate: it is no retraining yet."""
+
+TELLING_GAIN = 10.0
+"""A trained model does not gain as many tolerances in an epoch."""
 
 PROBES = 6
 
@@ -80,6 +85,8 @@ class Search:
             ruined = self._measure_cut(start.packed, self.fewest / self.total)
             self.state.load(start.packed)
             self.state.goal.check(dense, ruined)
+        if is_untrained(self.trainer.model):
+            warnings.warn(UNTRAINED, stacklevel=5)
         self.state.begin(dense)
         self.position.ratio, self.position.strength = FIRST_RATIO, FIRST_STRENGTH
 
@@ -140,9 +147,17 @@ class Search:
         else:
             position.optimizer += 1
             note = note or "the metric fell without any cut: another optimizer"
-        self.state.record("settle", metric, note)
+        self.state.record("settle", metric, _join(note, self._is_it_trained(metric)))
         left = self.budget.next_trial(position.epochs, position.seconds, 1)
         return "" if left else self._finished("the budget is spent")
+
+    def _is_it_trained(self, metric: float) -> str:
+        """Doubt, where one epoch gains many times the tolerance."""
+        goal, dense = self.state.goal, self.state.start.metric
+        gain = -goal.drop(dense, metric)
+        if not gain > TELLING_GAIN * goal.max_drop or not goal.max_drop:
+            return ""
+        return f"better by {gain:.4g} after one epoch: is the model trained?"
 
     @property
     def _epochs_to_reweight(self) -> int:

@@ -20,7 +20,7 @@ from asterism.cli.recipe_file import (
     numbers_by_pattern,
     read_recipe,
 )
-from asterism.cli.source import COMMAND, RECIPE
+from asterism.cli.source import COMMAND, RECIPE, find_source
 
 if TYPE_CHECKING:
     from asterism.search.pareto import TrialRecord
@@ -98,7 +98,7 @@ def sparsify(
     torch.manual_seed(chosen.seed)
     network = make_model(chosen.model)
     if chosen.weights is not None:
-        load_into(network, Path(chosen.weights))
+        load_into(network, find_source(Path(chosen.weights)).path)
     task = supervised(**make_data(chosen.data))
     command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
