@@ -19,7 +19,7 @@ from torch import Tensor
 
 from asterism.errors import InputError
 from asterism.pruning.scores import count
-from asterism.search.limits import TRIALS, UNTRAINED
+from asterism.search.limits import SPENT, TRIALS, UNTRAINED
 from asterism.search.options import SparsifyOptions
 from asterism.search.state import Position, SearchState
 from asterism.search.trial import CollapseError, Trainer
@@ -70,10 +70,21 @@ class Search:
     def run(self) -> None:
         if not self.state.restore():
             self._measure_dense()
+        elif self._may_continue():
+            self.position.stop_reason = ""
+            self.state.folder.reopen()
         while not self.position.stop_reason:
             self.position.stop_reason = self._advance()
             self.state.save()
         self.state.finish()
+
+    def _may_continue(self) -> bool:
+        """Whether the search ended for want of budget, and now there is more."""
+        position = self.position
+        wanted = position.epochs_per_cut or 1
+        return SPENT in position.stop_reason and bool(
+            self.budget.next_trial(position.epochs, position.seconds, wanted)
+        )
 
     # ------------------------------------------------------------------ trials
 
@@ -102,7 +113,7 @@ class Search:
             return self._finished(f"no cut by {1 - LAST_RATIO:.0%} holds the tolerance")
         epochs = self.budget.next_trial(position.epochs, position.seconds, position.epochs_per_cut)
         if not epochs:
-            return self._finished("the budget is spent")
+            return self._finished(SPENT)
         if not position.density:
             position.density = self._free_density()
         target = count(position.density * position.ratio, self.total)
@@ -149,7 +160,7 @@ class Search:
             note = note or "the metric fell without any cut: another optimizer"
         self.state.record("settle", metric, _join(note, self._is_it_trained(metric)))
         left = self.budget.next_trial(position.epochs, position.seconds, 1)
-        return "" if left else self._finished("the budget is spent")
+        return "" if left else self._finished(SPENT)
 
     def _is_it_trained(self, metric: float) -> str:
         """Doubt, where one epoch gains many times the tolerance."""

@@ -118,6 +118,7 @@ def sparsify(
 def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> Recipe:
     """Options before the recipe; in a folder in use, none but the ones it was begun with."""
     from asterism.errors import InputError
+    from asterism.search.folder import changes_beyond_budget
     from asterism.storage.run_folder import refuse_others
 
     read = {} if recipe is None else read_recipe(recipe)
@@ -126,7 +127,7 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     if resume and not (begun or read or given):
         raise InputError(f"{out} holds no search to continue")
     chosen = make_recipe({**begun, **read, **given}, recipe)
-    refuse_others(kept, chosen.plain(), resume)
+    refuse_others(kept, chosen.plain(), resume, changes_beyond_budget)
     return chosen
 
 
