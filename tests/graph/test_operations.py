@@ -48,6 +48,25 @@ CODES = {
     "flatten": 20,
     "reshape": 21,
     "permute": 22,
+    "weight": 23,
+    "weight_norm": 24,
+    "sub": 25,
+    "div": 26,
+    "maximum": 27,
+    "minimum": 28,
+    "scale_shift": 29,
+    "slice": 30,
+    "expand": 31,
+    "mean": 32,
+    "log_softmax": 33,
+}
+# Dimensions of weights, by the weight's place, that nothing else has to fit. Of other outputs than
+# before it is the bias that does not fit, if there is one.
+ANY_SIZE = {
+    "conv": {(0, 0), (0, 2), (0, 3)},
+    "linear": {(0, 0)},
+    "weight": {(0, 0), (0, 1)},
+    "weight_norm": {(0, 0), (0, 1)},
 }
 # By which a layer turns its input or its result, whatever it is.
 AROUND = {"PACK", "TO_COLUMNS", "FROM_COLUMNS"}
@@ -143,14 +162,14 @@ def test_a_layer_runs_by_the_kernels_that_it_names(case: Case) -> None:
 def test_weights_of_another_size_are_refused(case: Case) -> None:
     for place, weight in enumerate(case.weights):
         for axis in range(weight.ndim):
-            if case.operation.name in ("conv", "linear") and (place, axis) == (0, 0):
-                continue  # that many outputs; then the bias does not fit, if there is one
-            if case.operation.name == "conv" and place == 0 and axis > 1:
-                continue  # a larger kernel is one
+            if (place, axis) in ANY_SIZE.get(case.operation.name, ()):
+                continue
             wrong = [*case.weights]
             wrong[place] = np.concatenate([weight, weight], axis)
             with pytest.raises(FormatError, match=case.operation.name):
                 infer(case.graph, wrong)
+        if case.operation.name == "weight":
+            continue  # which may have any shape
         flat = [*case.weights]
         flat[place] = weight.reshape(1, -1, *[1] * weight.ndim)
         with pytest.raises(FormatError, match=case.operation.name):
@@ -161,20 +180,20 @@ def test_weights_of_another_size_are_refused(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_another_number_of_inputs_is_refused(case: Case) -> None:
-    shape, (node,) = case.graph
+    inputs, (node,) = case.graph.inputs, case.graph.nodes
     counts = [0] if case.operation.arity < 0 else [0, case.operation.arity + 1]
     for count in counts:
         wrong = Node(node.op, (0,) * count, node.weights, node.settings)
         with pytest.raises(FormatError, match="inputs"):
-            infer(Graph(shape, (wrong,)), case.weights)
+            infer(Graph(inputs, (wrong,)), case.weights)
 
 
 @pytest.mark.parametrize("case", [each for each in CASES if each.values[0].example.inputs > 1])
 def test_inputs_of_different_shapes_are_refused(case: Case) -> None:
-    shape, (node,) = case.graph
+    inputs, (node,) = case.graph.inputs, case.graph.nodes
     joined = Node(node.op, (0,) * (len(node.inputs) - 1) + (1,), node.weights, node.settings)
     with pytest.raises(FormatError, match="shapes"):
-        infer(Graph(shape, (Node("flatten", (0,)), joined)), case.weights)
+        infer(Graph(inputs, (Node("flatten", (0,)), joined)), case.weights)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -188,8 +207,8 @@ def test_any_settings_are_refused_or_give_the_shape_that_they_promise(
     else:
         names = [n for n, value in case.operation.defaults.items() if isinstance(value, int)]
         settings = {name: data.draw(number) for name in names}
-    shape, (node,) = case.graph
-    graph = Graph(shape, (Node(node.op, node.inputs, node.weights, settings),))
+    inputs, (node,) = case.graph.inputs, case.graph.nodes
+    graph = Graph(inputs, (Node(node.op, node.inputs, node.weights, settings),))
     try:
         shapes = infer(graph, case.weights)
     except FormatError:

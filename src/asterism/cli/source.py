@@ -16,7 +16,7 @@ from asterism.storage.atomic_files import read_json
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from asterism.experiments.mnist import Split
+    from asterism.experiments.data.mnist import Split
     from asterism.runtime import Net
     from asterism.search.task import Supervised
 
@@ -153,7 +153,7 @@ def _where(spec: str, began: str | None) -> str:
 
 def _task_of(name: str, test: bool) -> Supervised:
     """Of a dataset of the experiments: the validation images, or the test images."""
-    from asterism.experiments.mnist import load
+    from asterism.experiments.data.mnist import load
     from asterism.search.task import supervised
 
     data = load(name)

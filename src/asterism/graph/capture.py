@@ -7,6 +7,7 @@ which operation is missing.
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,9 +17,11 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
-from asterism.graph.network import Graph, Node
+from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
-from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.operations.constants import WeightNorm
+from asterism.graph.operations.joining import OfTwo
+from asterism.graph.operations.operation import Elementwise, UnsupportedError
 from asterism.graph.stages import Call, Settings
 
 
@@ -29,38 +32,58 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     >>> [node.op for node in capture(lenet300(), torch.zeros(1, 1, 28, 28)).nodes]
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """
-    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
-    if len(inputs) != 1 or not isinstance(inputs[0], Tensor):
-        raise InputError(f"a network with {len(inputs)} inputs cannot be captured: give one tensor")
-    example = inputs[0].detach()
-    if example.ndim < 2 or not example.is_floating_point():
-        raise InputError(
-            "the example input must be a batch of floating-point numbers,"
-            f" not {example.dtype} of shape {tuple(example.shape)}"
-        )
+    examples = _examples(example_inputs)
     names = list(model.state_dict())
     # Two examples, as torch.export takes a batch of one for a constant.
-    batch = torch.zeros_like(example[:1]).expand(2, *example.shape[1:])
+    batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
+    sizes = _by_parameter(model, [{0: Dim.AUTO} for _ in batch])
     try:
-        program = export(copy.deepcopy(model).eval(), (batch,), dynamic_shapes=({0: Dim.AUTO},))
+        program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
-    return _Translation(program, names).graph(tuple(example.shape[1:]))
+    inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
+    return _Translation(program, names).graph(inputs)
+
+
+def _examples(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The example of each input, if they can be some."""
+    examples = (given,) if isinstance(given, Tensor) else tuple(given)
+    if not examples or not all(isinstance(example, Tensor) for example in examples):
+        raise InputError("give a tensor as example input, or a tuple of one for each input")
+    for example in examples:
+        whole = example.dtype in _WHOLE and example.ndim > 1
+        if not whole and (example.ndim < 2 or not example.is_floating_point()):
+            raise InputError(
+                "the example input must be a batch of floating-point numbers or of ids,"
+                f" not {example.dtype} of shape {tuple(example.shape)}"
+            )
+    return tuple(example.detach() for example in examples)
+
+
+def _by_parameter(model: nn.Module, sizes: list[Any]) -> tuple[Any, ...]:
+    """What belongs to each input as torch.export wants it: all that `*args` takes together."""
+    kinds = [each.kind for each in inspect.signature(model.forward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return tuple(sizes)
+    before = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*sizes[:before], tuple(sizes[before:]))
+
+
+_WHOLE = (torch.int64, torch.int32)
 
 
 def _hand_on(call: Call) -> int:
     """Of a call that changes nothing, as dropout in evaluation: the number of what it was given."""
-    if call.args.get("train"):
+    if call.args.get("train") or call.args.get("dtype") not in (None, torch.float32):
         raise UnsupportedError
     return call.value(call.args.get("self", call.args.get("input")))
 
 
+_UNCHANGED = ("contiguous", "clone", "dropout", "feature_dropout", "alias", "detach", "detach_")
 RULES: dict[str, Callable[[Call], int]] = {
-    **{
-        f"aten.{name}.default": _hand_on
-        for name in ("contiguous", "clone", "dropout", "alias", "detach")
-    },
+    **{f"aten.{name}.default": _hand_on for name in _UNCHANGED},
+    "aten.to.dtype": _hand_on,
     **{name: each.capture for each in OPERATIONS.values() for name in each.captures},
 }
 
@@ -75,12 +98,14 @@ class _Translation:
         self.weights = {inner: places[name] for inner, name in held.items() if name in places}
         self.values: dict[fx.Node, int] = {}
         self.nodes: list[Node] = []
-        self.inputs = set(signature.user_inputs)
+        self.batches: set[Any] = set()
+        self.inputs = [name for name in signature.user_inputs if isinstance(name, str)]
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
+        self.constants: set[fx.Node] = set()  # what is computed from weights alone
 
-    def graph(self, shape: tuple[int, ...]) -> Graph:
+    def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
             if any(each in self.stale for each in node.all_input_nodes):
                 raise InputError(
@@ -88,29 +113,38 @@ class _Translation:
                     f" copy it before {node.name}"
                 )
             if node.op == "placeholder" and node.name in self.inputs:
-                self.values[node] = 0
+                self.values[node] = self.inputs.index(node.name)
                 self.batch = node.meta["val"].shape[0]
+                self.batches.add(_symbol(self.batch))
             elif node.op == "call_function" and node.target is operator.getitem:
-                if node.args[1] == 0:  # the values of a pooling, and not their places
+                if isinstance(node.args[0].meta["val"], list):  # one part of a split
+                    self.values[node] = self.translate(node.args[0], node.args[1])
+                    self.follow_memory(node, node.args[0].args[0])
+                elif node.args[1] == 0:  # the values of a pooling, and not their places
                     self.values[node] = self.value(node.args[0])
+            elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
+                continue
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
-                self.follow_memory(node)
+                self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
-                results = node.args[0]
-                if len(results) != 1 or results[0] not in self.values:
-                    raise InputError(f"the network gives {len(results)} results; one can be run")
-                return Graph(shape, _living(self.nodes, self.values[results[0]]))
+                return living(Graph(inputs, tuple(self.nodes), self.results(node.args[0])))
         raise InputError("the network has no output")
 
-    def follow_memory(self, node: fx.Node) -> None:
+    def results(self, found: Any) -> tuple[int, ...]:
+        for place, each in enumerate(found):
+            if not isinstance(each, fx.Node) or each not in self.values:
+                raise InputError(f"result {place + 1} of the network is not made from its inputs")
+        return tuple(self.values[each] for each in found)
+
+    def follow_memory(self, node: fx.Node, first: Any) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
-        first = node.args[0]
         if not isinstance(first, fx.Node):
             return
-        if _shares_memory(node) or self.values[node] == self.values.get(first):
+        part = node.target is operator.getitem
+        if part or _shares_memory(node) or self.values[node] == self.values.get(first):
             self.memory[node] = self.memory.get(first, first)
-        if _schema(node).is_mutable:
+        if not part and _schema(node).is_mutable:
             self.values[first] = self.values[node]
             owner = self.memory[node]
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
@@ -118,34 +152,63 @@ class _Translation:
 
     def add(self, node: Node) -> int:
         self.nodes.append(node)
-        return len(self.nodes)
+        return len(self.inputs) + len(self.nodes) - 1
 
     def value(self, node: Any) -> int:
+        if isinstance(node, fx.Node) and node.name in self.weights:
+            return self.add(Node("weight", (0,), (self.weights[node.name],)))
         if node not in self.values:
             raise UnsupportedError
         return self.values[node]
 
-    def translate(self, node: fx.Node) -> int:
-        """The number of the value that `node` computes."""
+    def is_constant(self, node: fx.Node) -> bool:
+        """Whether it depends on weights alone, and not on the input."""
+        return node.name in self.weights or node in self.constants
+
+    def translate(self, node: fx.Node, item: int | None = None) -> int:
+        """The number of the value that `node` computes, or of one `item` of several."""
         length = len(self.nodes)
+        rule = RULES.get(_name(node))
         try:
-            call = _Call(self, node)
-            if call.shape[:1] != (self.batch,):
+            args = node.all_input_nodes
+            if rule is None:
                 raise UnsupportedError
-            return RULES[_name(node)](call)
+            if args and all(self.is_constant(arg) for arg in args) and _of_weights(rule):
+                value = rule(_ConstantCall(self, node))
+                self.constants.add(node)
+                return value
+            call = _Call(self, node, item)
+            if not call.shape or _symbol(call.shape[0]) not in self.batches:
+                raise UnsupportedError
+            return rule(call)
         except (UnsupportedError, KeyError):
             del self.nodes[length:]
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
             return self.add(Node(_name(node), tuple(read)))
 
 
+_ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
+
+
+def _of_weights(rule: Callable[[Call], int]) -> bool:
+    """Whether a rule can be used on weights, which have no batch: dimensions do not matter."""
+    operation = getattr(rule, "__self__", None)
+    return rule is _hand_on or isinstance(operation, Elementwise | OfTwo | WeightNorm)
+
+
 class _Call:
     """A call of torch's, as an operation sees it that may have been called."""
 
-    def __init__(self, to: _Translation, node: fx.Node) -> None:
-        self._to, self._node = to, node
+    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
+        self._to, self._node, self.item = to, node, item
+        self.name, self.before = _name(node), 0
         self.args: Mapping[str, Any] = _arguments(node)
         self.shape = self.shape_of(node)
+        if item is not None:
+            parts, dim = node.meta["val"], self.args["dim"]
+            self.shape = tuple(parts[item].shape)
+            unbound = len(self.shape) < len(self.shape_of(self.args["self"]))
+            self.before = item if unbound else sum(part.shape[dim] for part in parts[:item])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -160,14 +223,48 @@ class _Call:
         return shape
 
     def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
-        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
-        return self._to.add(Node(op, (self.value(self._node.args[0]),), tuple(places), settings))
+        value = self.value(self._node.args[0])
+        return self._to.add(Node(op, (value,), self._places(weights), settings))
+
+    def _places(self, weights: Sequence[Any]) -> list[int | None]:
+        """The numbers of weights; of those that are made of others, their values'."""
+        to = self._to
+        return [
+            None if weight is None
+            else -to.values[weight] if weight in to.constants
+            else to.weights[weight.name]
+            for weight in weights
+        ]  # fmt: skip
+
+    def constant(self, op: str, settings: Settings, *weights: Any) -> int:
+        return self._to.add(Node(op, (0,), self._places(weights), settings))
 
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         return self._to.add(Node(op, inputs, settings=settings))
 
+    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+        return self._to.add(Node(op, inputs, self._places(weights)))
+
+    def is_zeros(self, argument: Any) -> bool:
+        return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
+
     def value(self, argument: Any) -> int:
         return self._to.value(argument)
+
+    def batched(self, argument: Any) -> bool:
+        return not self._to.is_constant(argument)
+
+    def maker(self, value: int) -> Node | None:
+        place = value - len(self._to.inputs)
+        return self._to.nodes[place] if place >= 0 else None
+
+
+class _ConstantCall(_Call):
+    """A call on weights alone, whose result is a value: as if it had a batch."""
+
+    def __init__(self, to: _Translation, node: fx.Node) -> None:
+        super().__init__(to, node)
+        self.shape = (to.batch, *self.shape)
 
 
 def _shape(node: fx.Node) -> tuple[Any, ...] | None:
@@ -177,18 +274,9 @@ def _shape(node: fx.Node) -> tuple[Any, ...] | None:
     return tuple(result.shape) if isinstance(result, Tensor) else None
 
 
-def _living(nodes: list[Node], output: int) -> tuple[Node, ...]:
-    """The nodes that the output needs, renumbered."""
-    needed = {output}
-    for place in range(output, 0, -1):
-        if place in needed:
-            needed |= set(nodes[place - 1].inputs)
-    numbers = {value: number for number, value in enumerate(sorted(needed | {0}))}
-    return tuple(
-        Node(node.op, tuple(numbers[value] for value in node.inputs), node.weights, node.settings)
-        for place, node in enumerate(nodes, 1)
-        if place in needed
-    )
+def _symbol(size: Any) -> Any:
+    """A size as an expression: to compare torch's own would make it decide."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _shares_memory(node: fx.Node) -> bool:

@@ -8,15 +8,17 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 4 };
+enum { INTERFACE = 5 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
 enum { LANES = 16 };   /* floats in the widest vector */
 enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 
-enum Space { SCRATCH, INPUT, OUTPUT };
-enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH };
+/* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
+enum Space { SCRATCH, INPUT, OUTPUT, CONSTANT };
+enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH,
+                  SCALE_SHIFT };
 enum Operation {
     PACK,
     CONV_SPARSE,
@@ -38,6 +40,11 @@ enum Operation {
     SOFTMAX,
     GATHER,
     COPY_CHUNKS,
+    FC_SPARSE_ROWS,
+    LSTM,
+    GRU,
+    COMBINE,
+    MEAN,
 };
 
 typedef struct {
@@ -86,7 +93,8 @@ typedef void Kernel(const Step *step, const float *in, const float *other, float
 typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
-        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
+        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
+        *fc_sparse_rows, *lstm, *gru, *combine, *mean;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

@@ -6,21 +6,44 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from asterism.graph.stages import FusedLayer
+import numpy as np
+
+from asterism.graph.stages import Array, FusedLayer
 from asterism.kernels.library import ACTIVATIONS, KERNELS, Operand, Step
 from asterism.runtime.cost import Choice
 from asterism.runtime.packing import BLOCK, Data
 
-SCRATCH, INPUT, OUTPUT = 0, 1, 2
+SCRATCH, INPUT, OUTPUT, CONSTANT = 0, 1, 2, 3
 SLACK = 16  # floats after each value, which a vector may read but nobody uses
 
 
 class Buffer:
-    """Memory of one value: for an image, or, as columns, for a whole block of them."""
+    """Memory of one value: for an image, or, as columns, for a whole block of them.
 
-    def __init__(self, size: int, space: int = SCRATCH, columns: bool = False) -> None:
+    offset, stride  where it begins and how far its images are apart; in the scratch memory `place`
+                    finds them
+    """
+
+    def __init__(
+        self,
+        size: int,
+        space: int = SCRATCH,
+        columns: bool = False,
+        offset: int = 0,
+        stride: int = 0,
+    ) -> None:
         self.size, self.space, self.columns = size, space, columns
-        self.offset = self.stride = 0
+        self.offset, self.stride = offset, stride
+
+
+class ConstantBuffer(Buffer):
+    """Numbers that are the same for every image: its offset is their address, its stride 0."""
+
+    def __init__(self, numbers: Array) -> None:
+        super().__init__(numbers.size, CONSTANT)
+        self.numbers = np.zeros(numbers.size + SLACK, np.float32)
+        self.numbers[: numbers.size] = numbers.reshape(-1)
+        self.offset = self.numbers.ctypes.data
 
 
 class Planned(NamedTuple):
@@ -89,7 +112,6 @@ def place(steps: list[Planned]) -> int:
     for buffer, used in sorted(spans.values(), key=lambda span: span[1][0]):
         inside = len({groups[i] for i in used}) == 1 and not any(steps[i].whole for i in used)
         if buffer.space != SCRATCH:
-            buffer.stride = buffer.size
             continue
         if not inside and not buffer.columns:
             buffer.stride = buffer.size

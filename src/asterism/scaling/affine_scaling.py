@@ -9,7 +9,7 @@ model keeps plain parameters that hold theta; each step is taken in q-space:
     after it, always         param ← param ⊙ omega       (q → theta)
 
 which is the same as training q in f(q ⊙ omega) (`eq:AST`). A pruned weight has omega = 0: neither
-momentum nor noise can bring it back. Knows no method by name; a method is a recipe over this.
+momentum nor noise can bring it back. Knows no method by name; a method is built over this.
 """
 
 from __future__ import annotations

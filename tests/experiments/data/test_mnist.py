@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from asterism.errors import InputError
+from asterism.experiments.data.mnist import MIRRORS, Dataset, load
 from asterism.experiments.lenets import lenet5
-from asterism.experiments.mnist import MIRRORS, Dataset, load
 
 FILES = (
     "train-images-idx3-ubyte",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
+WIDTH = 4.8  # inches: text that can be read on a phone, and is not huge on a desk
 INK, FAINT, GRID, PAPER = "#333333", "#8a8a8a", "#e6e6e6", "#fefefe"
 SERIES = tuple(colour.lower() for colour in COLOURS)
 VARIABLES = {
