@@ -129,9 +129,7 @@ class Recurrent(Operation):
             raise UnsupportedError
         for layer in range(args["num_layers"]):
             own = weights[layer * each * both : (layer + 1) * each * both]
-            padded = [
-                w for at in range(0, len(own), each) for w in _with_biases(own[at : at + each])
-            ]
+            padded = [w for at in range(0, len(own), each) for w in _with_biases(own[at : at + each])]
             value = call.add_layer(self.name, (value,), padded)
         return value
 
