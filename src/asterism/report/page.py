@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from asterism import __version__
-from asterism.errors import InputError
+from asterism.errors import missing
 from asterism.report.drawing.course import draw_course, draw_search
 from asterism.report.drawing.diagram import draw_diagram
 from asterism.report.drawing.histogram import draw_histogram
@@ -63,8 +63,7 @@ def render(folder: Path) -> str:
         import matplotlib.image  # noqa: F401  # said before anything is read, not half-way
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
-        needs = "jinja2 and matplotlib: pip install 'asterism[report]'"
-        raise InputError(f"a report needs {needs}") from error
+        raise missing("a report needs jinja2 and matplotlib", "report") from error
     account = read_account(folder)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

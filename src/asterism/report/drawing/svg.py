@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from asterism.errors import InputError
+from asterism.errors import missing
 from asterism.experiments.figure import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def drawing(width: float, height: float) -> Iterator[Canvas]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError("a report needs matplotlib: pip install 'asterism[report]'") from error
+        raise missing("a report needs matplotlib", "report") from error
     style = {
         **STYLE,
         "text.color": INK,
