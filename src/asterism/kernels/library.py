@@ -22,10 +22,12 @@ KERNELS = (
     *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "POOL_MAX", "POOL_AVERAGE"),
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
     *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS", "COMBINE", "MEAN"),
+    *("CONV_TAPS", "RESIZE"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),
-    *("scale_shift",),
+    *("scale_shift", "elu", "power", "hard_swish", "hard_sigmoid", "mish", "exp", "log", "abs"),
+    "softplus",
 )
 
 

@@ -18,7 +18,7 @@ enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 /* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
 enum Space { SCRATCH, INPUT, OUTPUT, CONSTANT };
 enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH,
-                  SCALE_SHIFT };
+                  SCALE_SHIFT, ELU, POWER, HARD_SWISH, HARD_SIGMOID, MISH, EXP, LOG, ABS, SOFTPLUS };
 enum Operation {
     PACK,
     CONV_SPARSE,
@@ -42,6 +42,8 @@ enum Operation {
     COPY_CHUNKS,
     COMBINE,
     MEAN,
+    CONV_TAPS,
+    RESIZE,
 };
 
 typedef struct {
@@ -91,7 +93,7 @@ typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
-        *combine, *mean;
+        *combine, *mean, *conv_taps, *resize;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

@@ -52,8 +52,14 @@ class Builder:
         self.values[layer.out] = Buffer(self.size(layer.out), space)
         return self.values[layer.out]
 
+    def numbers(self, numbers: Array) -> Buffer:
+        return ConstantBuffer(numbers)
+
+    def scratch(self, size: int) -> Buffer:
+        return Buffer(size)
+
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
-        buffer = ConstantBuffer(numbers)
+        buffer = self.numbers(numbers)
         if layer.out != self.result:
             self.values[layer.out] = buffer
             return

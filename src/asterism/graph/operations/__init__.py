@@ -4,12 +4,13 @@ operation    what an operation is, and what families share
 convolution  conv
 linear       linear
 pooling      max and average, sliding and adaptive
-norms        batch norm, layer norm
+norms        batch norm, layer norm, group norm
 reductions   mean, softmax
 activations  functions of each number by itself
 joining      sums, products and their like of two values; concatenation
 shaping      flatten, reshape, permute, slices
 constants    weights as values
+images       resizing, transposed convolutions and those of three dimensions
 
 `python -m asterism.graph.operations` prints the page about them in the documentation.
 """
@@ -19,6 +20,8 @@ from __future__ import annotations
 import asterism.graph.operations.activations as activations
 import asterism.graph.operations.constants as constants
 import asterism.graph.operations.convolution as convolution
+import asterism.graph.operations.images.resizing as resizing
+import asterism.graph.operations.images.taps as taps
 import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
 import asterism.graph.operations.norms as norms
@@ -29,6 +32,7 @@ from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (
     *(convolution, linear, pooling, norms, reductions, activations, joining, shaping, constants),
+    *(resizing, taps),
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
