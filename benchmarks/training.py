@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from asterism import AffineScaling, AllLayers, ReweightedL1, SparseOptimizer, Splicing
+from asterism.experiments.data.mnist import Dataset, Split
 from asterism.experiments.lenets import lenet5
 from asterism.experiments.methods import Dense
-from asterism.experiments.mnist import Dataset, Split
 from asterism.experiments.training import Forward, train
 from benchmarks.timing import median_ratio
 
@@ -72,8 +72,8 @@ def loop_gain() -> float:
 
     def ours() -> None:
         model = channels_last(lenet5())
-        recipe = Dense(epochs=1).recipe(model)
-        train(model, recipe.optimizer, recipe.stages, data, batch_size=BATCH)
+        setup = Dense(epochs=1).setup(model)
+        train(model, setup.optimizer, setup.stages, data, batch_size=BATCH)
 
     loader = DataLoader(TensorDataset(images.contiguous(), labels), BATCH, shuffle=True)
 

@@ -14,8 +14,8 @@ import torch
 from hypothesis import settings
 
 import asterism.scaling.layer
+from asterism.experiments.data.mnist import Dataset, Split, load
 from asterism.experiments.methods import Dense
-from asterism.experiments.mnist import Dataset, Split, load
 from asterism.experiments.training import train
 from support.networks import make_mlp
 
@@ -52,6 +52,6 @@ def digits() -> Dataset:
 def trained_mlp(digits: Dataset) -> dict[str, torch.Tensor]:
     """The weights of that network after a few epochs: where a method starts."""
     model = make_mlp()
-    recipe = Dense(epochs=6).recipe(model)
-    train(model, recipe.optimizer, recipe.stages, digits, batch_size=32)
+    setup = Dense(epochs=6).setup(model)
+    train(model, setup.optimizer, setup.stages, digits, batch_size=32)
     return model.state_dict()

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from asterism import AllLayers, ChartrandYin, Focuss, Noise, ReweightedL1, ReweightedL2
 from asterism.errors import InputError
-from asterism.experiments.augmentation import Shift
+from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,
@@ -23,7 +24,6 @@ from asterism.experiments.methods import (
     Polish,
     Then,
 )
-from asterism.experiments.mnist import Dataset
 from asterism.experiments.results import History
 from asterism.experiments.training import train
 from asterism.pruning.scores import count
@@ -59,9 +59,9 @@ def run(
 ) -> tuple[torch.nn.Module, dict[str, Tensor], History]:
     model = make_mlp()
     model.load_state_dict(start)
-    recipe = method.recipe(model, seed=3)
-    history = train(model, recipe.optimizer, recipe.stages, data, seed=3, batch_size=32)
-    return model, recipe.optimizer.masks(), history
+    setup = method.setup(model, seed=3)
+    history = train(model, setup.optimizer, setup.stages, data, seed=3, batch_size=32)
+    return model, setup.optimizer.masks(), history
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -109,7 +109,7 @@ def test_the_same_seed_gives_the_same_bits(finished, digits, trained_mlp):
 
 def test_the_history_has_one_record_per_epoch(finished):
     _, method, _, _, history = finished
-    assert len(history) == method.recipe(make_mlp()).epochs
+    assert len(history) == method.setup(make_mlp()).epochs
     assert [record["epoch"] for record in history] == list(range(1, len(history) + 1))
 
 
@@ -128,13 +128,13 @@ def test_the_network_still_works(finished, digits):
 
 def masks_after_each_epoch(method: Method, data: Dataset) -> list[Tensor]:
     model = make_mlp()
-    recipe = method.recipe(model)
+    setup = method.setup(model)
     seen: list[Tensor] = []
 
     def watch(_: object) -> None:
-        seen.append(torch.cat([mask.flatten() for mask in recipe.optimizer.masks().values()]))
+        seen.append(torch.cat([mask.flatten() for mask in setup.optimizer.masks().values()]))
 
-    train(model, recipe.optimizer, recipe.stages, data, batch_size=32, watch=watch)
+    train(model, setup.optimizer, setup.stages, data, batch_size=32, watch=watch)
     return seen
 
 
@@ -171,15 +171,15 @@ def test_the_layerwise_cut_takes_one_layer_at_a_time(digits):
         cut_by="layerwise", density={"fc1": 0.02, "fc2": 0.5}, reweights=1, cut_epochs=1
     )
     model = make_mlp()
-    recipe = method.recipe(model)
+    setup = method.setup(model)
     shares: list[tuple[float, ...]] = []
 
     def watch(record: dict) -> None:
         if record["stage"].startswith("cut"):
-            masks = recipe.optimizer.masks().values()
+            masks = setup.optimizer.masks().values()
             shares.append(tuple(float(mask.float().mean()) for mask in masks))
 
-    train(model, recipe.optimizer, recipe.stages, digits, watch=watch)
+    train(model, setup.optimizer, setup.stages, digits, watch=watch)
     assert shares[0] == pytest.approx((0.02, 1.0), abs=1e-4)
     assert shares[1] == pytest.approx((0.02, 0.5), abs=1e-4)
 
@@ -189,9 +189,9 @@ def test_after_the_cut_omega_is_one_in_theta_space_and_stays_in_q_space(space, d
     method = AffineScalingTransformation(layers=AllLayers(), retrain_in=space, **SHORT)
     model = make_mlp()
     model.load_state_dict(trained_mlp)
-    recipe = method.recipe(model)
-    train(model, recipe.optimizer, recipe.stages, digits, batch_size=32)
-    omega = recipe.optimizer.state_dict()["state"][0]["asterism_omega"]
+    setup = method.setup(model)
+    train(model, setup.optimizer, setup.stages, digits, batch_size=32)
+    omega = setup.optimizer.state_dict()["state"][0]["asterism_omega"]
     live = omega[omega != 0]
     assert live.numel() < 0.1 * omega.numel()
     assert bool((live == 1).all()) == (space == "theta")
@@ -207,8 +207,8 @@ def test_a_converged_run_skips_the_remaining_reweightings(digits):
         reweights=6, tolerance=100.0, cut_by="none", layers=AllLayers()
     )
     model = make_mlp()
-    recipe = method.recipe(model)
-    history = train(model, recipe.optimizer, recipe.stages, digits)
+    setup = method.setup(model)
+    history = train(model, setup.optimizer, setup.stages, digits)
     assert [record["t"] for record in history] == [1, 2]
 
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from asterism.errors import InputError
+from asterism.experiments.data.mnist import Dataset, Split
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,
     DynamicNetworkSurgery,
     Method,
 )
-from asterism.experiments.mnist import Dataset, Split
 from asterism.experiments.training import DivergedError, Stage, train
 from asterism.scaling.penalties import ReweightedL1
 from asterism.scaling.schedules import constant
@@ -32,13 +32,13 @@ class Stop(Exception):
 
 def run(method: Method, data: Dataset, *, stop_after: int | None = None, **options):
     model = make_mlp()
-    recipe = method.recipe(model)
+    setup = method.setup(model)
 
     def watch(record: dict) -> None:
         if record["epoch"] == stop_after:
             raise Stop
 
-    history = train(model, recipe.optimizer, recipe.stages, data, watch=watch, **options)
+    history = train(model, setup.optimizer, setup.stages, data, watch=watch, **options)
     return model, history
 
 
@@ -69,7 +69,7 @@ def test_without_resume_a_checkpoint_is_not_read(digits, tmp_path):
 
 def test_divergence_is_said_and_the_last_good_state_kept(digits, tmp_path):
     model = make_mlp()
-    optimizer = Dense().recipe(model).optimizer
+    optimizer = Dense().setup(model).optimizer
     seen = []
     stages = [
         Stage("calm", 1, constant(0.01)),
@@ -90,7 +90,7 @@ def test_divergence_is_said_and_the_last_good_state_kept(digits, tmp_path):
 
 def test_a_last_step_that_ruins_the_weights_is_not_taken_for_good(digits, tmp_path):
     model = make_mlp()
-    optimizer = Dense().recipe(model).optimizer
+    optimizer = Dense().setup(model).optimizer
     wild_at_the_end = Stage("wild", 1, lambda progress: torch.inf if progress > 0.7 else 0.01)
     path = tmp_path / "checkpoint.pt"
     with pytest.raises(DivergedError, match="a weight is not finite"):
@@ -144,8 +144,8 @@ def test_every_image_is_seen_once_an_epoch_in_another_order(digits):
     model.register_forward_pre_hook(
         lambda module, inputs: seen.append(inputs[0].sum((1, 2, 3))) if module.training else None
     )
-    recipe = Dense(epochs=2).recipe(model)
-    train(model, recipe.optimizer, recipe.stages, digits, batch_size=100)
+    setup = Dense(epochs=2).setup(model)
+    train(model, setup.optimizer, setup.stages, digits, batch_size=100)
     sums = torch.cat(seen)
     one, two = sums[:512], sums[512:]
     expected = digits.train.images.sum((1, 2, 3)).sort().values

@@ -111,10 +111,12 @@ def test_a_value_that_is_overwritten_in_place_is_read_as_overwritten() -> None:
 @pytest.mark.parametrize(
     ("model", "inputs", "message"),
     [
-        (lenet5(), (torch.zeros(1, 1, 28, 28),) * 2, "2 inputs"),
-        (lenet5(), torch.zeros(1, 1, 28, 28).long(), "floating"),
+        (lenet5(), (torch.zeros(1, 1, 28, 28),) * 2, "cannot trace LeNet5"),
+        (lenet5(), (), "a tuple of one for each input"),
+        (lenet5(), torch.zeros(1, 1, 28, 28).bool(), "floating"),
+        (lenet5(), torch.zeros(28).long(), "floating"),
         (lenet5(), torch.zeros(1, 3, 28, 28), "cannot trace LeNet5"),
-        (Model(lambda x: (x, x)), torch.zeros(1, 4), "2 results"),
+        (Model(lambda x: (x, 3)), torch.zeros(1, 4), "result 2 of the network"),
         (Model(lambda x: x if x.sum() > 0 else -x), torch.zeros(1, 4), "cannot trace"),
     ],
 )

@@ -198,20 +198,20 @@ def test_weights_of_another_size_are_refused(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_another_number_of_inputs_is_refused(case: Case) -> None:
-    shape, (node,) = case.graph
+    inputs, (node,) = case.graph.inputs, case.graph.nodes
     counts = [0] if case.operation.arity < 0 else [0, case.operation.arity + 1]
     for count in counts:
         wrong = Node(node.op, (0,) * count, node.weights, node.settings)
         with pytest.raises(FormatError, match="inputs"):
-            infer(Graph(shape, (wrong,)), case.weights)
+            infer(Graph(inputs, (wrong,)), case.weights)
 
 
 @pytest.mark.parametrize("case", [each for each in CASES if each.values[0].example.inputs > 1])
 def test_inputs_of_different_shapes_are_refused(case: Case) -> None:
-    shape, (node,) = case.graph
+    inputs, (node,) = case.graph.inputs, case.graph.nodes
     joined = Node(node.op, (0,) * (len(node.inputs) - 1) + (1,), node.weights, node.settings)
     with pytest.raises(FormatError, match="shapes"):
-        infer(Graph(shape, (Node("flatten", (0,)), joined)), case.weights)
+        infer(Graph(inputs, (Node("flatten", (0,)), joined)), case.weights)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -225,8 +225,8 @@ def test_any_settings_are_refused_or_give_the_shape_that_they_promise(
     else:
         names = [n for n, value in case.operation.defaults.items() if isinstance(value, int)]
         settings = {name: data.draw(number) for name in names}
-    shape, (node,) = case.graph
-    graph = Graph(shape, (Node(node.op, node.inputs, node.weights, settings),))
+    inputs, (node,) = case.graph.inputs, case.graph.nodes
+    graph = Graph(inputs, (Node(node.op, node.inputs, node.weights, settings),))
     try:
         shapes = infer(graph, case.weights)
     except FormatError:

@@ -17,6 +17,7 @@ from asterism.errors import FormatError, InputError
 from asterism.file import write
 from asterism.graph.network import Graph, Node, decode, encode
 from asterism.runtime import Net, load
+from asterism.runtime.sized import Sized
 from support.networks import NETWORKS, answer, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
@@ -186,15 +187,15 @@ def test_the_plan_is_explained() -> None:
 
 def test_only_what_runs_by_a_plan_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, shape = make("lenet5", 0.02)
-    net, timed, profile = net_of(model, shape), [], Net._profile
+    net, timed, profile = net_of(model, shape), [], Sized.profile
     if library.load() is None:
         pytest.skip("no plan")
 
-    def watched(self: Net, x: np.ndarray, many: bool) -> list[float]:
+    def watched(self: Sized, x: np.ndarray, many: bool) -> list[float]:
         timed.append((len(x), many))
         return profile(self, x, many)
 
-    monkeypatch.setattr(Net, "_profile", watched)
+    monkeypatch.setattr(Sized, "profile", watched)
     for batch in (1, 3, 31, 33, 36):
         net.explain(np.zeros((batch, *shape), np.float32))
     assert set(timed) == {(1, False), (3, False), (31, True), (32, True), (36, True)}

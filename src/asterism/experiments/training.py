@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asterism.errors import DivergedError, InputError
-from asterism.experiments.augmentation import Augment
-from asterism.experiments.mnist import Dataset, Split
+from asterism.experiments.data.augmentation import Augment
+from asterism.experiments.data.mnist import Dataset, Split
 from asterism.experiments.results import EpochRecord, History, Measurement
 from asterism.scaling.schedules import Schedule
 from asterism.scaling.sparse_optimizer import SparseOptimizer
@@ -53,7 +53,7 @@ class Stage:
     on_step  called before each step with the progress through the stage, 0 to 1
     skip     asked once with the history so far: a converged run skips what is left
 
-    The first two are given the recipe's optimizer, of whatever class it is.
+    The first two are given the setup's optimizer, of whatever class it is.
     """
 
     name: str

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asterism.errors import InputError
+from asterism.errors import missing
 from asterism.graph.compaction import compact
 from asterism.storage.atomic_files import write_atomically
 
@@ -47,7 +47,7 @@ def _rms_norm(graph: Any, x: Any, sizes: Any, weight: Any, eps: Any) -> Any:
 def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
     """A model as it is, in the format of ONNX."""
     if importlib.util.find_spec("onnx") is None:
-        raise InputError("ONNX files need a package more: pip install 'asterism[onnx]'")
+        raise missing("ONNX files need the package onnx", "onnx")
     buffer: Any = io.BytesIO()  # which the exporter takes, though its types say paths only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter is the old one: it is the simpler

@@ -7,7 +7,9 @@ which operation is missing.
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +18,13 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
-from asterism.graph.network import Graph, Node, living
+from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
+from asterism.graph.operations.activations import Activation
 from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
-from asterism.graph.operations.operation import Elementwise, UnsupportedError
+from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
+from asterism.graph.operations.recurrent import Recurrent
 from asterism.graph.stages import Call, Settings
 
 
@@ -31,24 +35,48 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     >>> [node.op for node in capture(lenet300(), torch.zeros(1, 1, 28, 28)).nodes]
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """
-    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
-    if len(inputs) != 1 or not isinstance(inputs[0], Tensor):
-        raise InputError(f"a network with {len(inputs)} inputs cannot be captured: give one tensor")
-    example = inputs[0].detach()
-    if example.ndim < 2 or not example.is_floating_point():
-        raise InputError(
-            "the example input must be a batch of floating-point numbers,"
-            f" not {example.dtype} of shape {tuple(example.shape)}"
-        )
+    examples = _examples(example_inputs)
     names = list(model.state_dict())
     # Two examples, as torch.export takes a batch of one for a constant.
-    batch = torch.zeros_like(example[:1]).expand(2, *example.shape[1:])
+    batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
+    sizes = _by_parameter(model, [{0: Dim.AUTO} for _ in batch])
     try:
-        program = export(copy.deepcopy(model).eval(), (batch,), dynamic_shapes=({0: Dim.AUTO},))
+        with warnings.catch_warnings():
+            # Of recurrent layers, which hold their weights in a list as well.
+            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
+            program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
-    return _Translation(program, names).graph(tuple(example.shape[1:]))
+    inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
+    return _Translation(program, names).graph(inputs)
+
+
+def _examples(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The example of each input, if they can be some."""
+    examples = (given,) if isinstance(given, Tensor) else tuple(given)
+    if not examples or not all(isinstance(example, Tensor) for example in examples):
+        raise InputError("give a tensor as example input, or a tuple of one for each input")
+    for example in examples:
+        whole = example.dtype in _WHOLE and example.ndim > 1
+        if not whole and (example.ndim < 2 or not example.is_floating_point()):
+            raise InputError(
+                "the example input must be a batch of floating-point numbers or of ids,"
+                f" not {example.dtype} of shape {tuple(example.shape)}"
+            )
+    return tuple(example.detach() for example in examples)
+
+
+def _by_parameter(model: nn.Module, sizes: list[Any]) -> tuple[Any, ...]:
+    """What belongs to each input as torch.export wants it: all that `*args` takes together."""
+    kinds = [each.kind for each in inspect.signature(model.forward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return tuple(sizes)
+    before = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*sizes[:before], tuple(sizes[before:]))
+
+
+_WHOLE = (torch.int64, torch.int32)
 
 
 def _hand_on(call: Call) -> int:
@@ -76,13 +104,18 @@ class _Translation:
         self.weights = {inner: places[name] for inner, name in held.items() if name in places}
         self.values: dict[fx.Node, int] = {}
         self.nodes: list[Node] = []
-        self.inputs = set(signature.user_inputs)
+        self.batches: set[Any] = set()
+        self.inputs = [name for name in signature.user_inputs if isinstance(name, str)]
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
         self.constants: set[fx.Node] = set()  # what is computed from weights alone
+        # Values whose batch is torch's second dimension, as of a recurrent layer's states: ours
+        # have it first, and all that is done to them is seen that way.
+        self.turned: set[fx.Node] = set()
+        self.items: dict[tuple[fx.Node, int], int] = {}  # results of torch's but the first
 
-    def graph(self, shape: tuple[int, ...]) -> Graph:
+    def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
             if any(each in self.stale for each in node.all_input_nodes):
                 raise InputError(
@@ -90,25 +123,42 @@ class _Translation:
                     f" copy it before {node.name}"
                 )
             if node.op == "placeholder" and node.name in self.inputs:
-                self.values[node] = 0
+                self.values[node] = self.inputs.index(node.name)
                 self.batch = node.meta["val"].shape[0]
+                self.batches.add(_symbol(self.batch))
             elif node.op == "call_function" and node.target is operator.getitem:
-                if isinstance(node.args[0].meta["val"], list):  # one part of a split
-                    self.values[node] = self.translate(node.args[0], node.args[1])
-                    self.follow_memory(node, node.args[0].args[0])
-                elif node.args[1] == 0:  # the values of a pooling, and not their places
-                    self.values[node] = self.value(node.args[0])
+                self.take_item(node, node.args[0], node.args[1])
             elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
                 continue
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
                 self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
-                results = node.args[0]
-                if len(results) != 1 or results[0] not in self.values:
-                    raise InputError(f"the network gives {len(results)} results; one can be run")
-                return Graph(shape, living(self.nodes, self.values[results[0]]))
+                return living(Graph(inputs, tuple(self.nodes), self.results(node.args[0])))
         raise InputError("the network has no output")
+
+    def results(self, found: Any) -> tuple[int, ...]:
+        for place, each in enumerate(found):
+            if not isinstance(each, fx.Node) or each not in self.values:
+                raise InputError(f"result {place + 1} of the network is not made from its inputs")
+            if each in self.turned:
+                raise InputError(
+                    f"result {place + 1} of the network has its batch as the second dimension:"
+                    " return it with the batch first, by transpose(0, 1)"
+                )
+        return tuple(self.values[each] for each in found)
+
+    def take_item(self, node: fx.Node, source: fx.Node, item: int) -> None:
+        """One of several results; of a pooling the values alone, and not their places."""
+        if isinstance(source.meta["val"], list):  # one part of a split
+            self.values[node] = self.translate(source, item)
+            self.follow_memory(node, source.args[0])
+        elif (source, item) in self.items:
+            self.values[node] = self.items[source, item]
+            self.turned.add(node)
+        elif item == 0:
+            self.values[node] = self.value(source)
+            self.turned |= {node} if source in self.turned else set()
 
     def follow_memory(self, node: fx.Node, first: Any) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
@@ -125,7 +175,7 @@ class _Translation:
 
     def add(self, node: Node) -> int:
         self.nodes.append(node)
-        return len(self.nodes)
+        return len(self.inputs) + len(self.nodes) - 1
 
     def value(self, node: Any) -> int:
         if isinstance(node, fx.Node) and node.name in self.weights:
@@ -150,14 +200,76 @@ class _Translation:
                 value = rule(_ConstantCall(self, node))
                 self.constants.add(node)
                 return value
-            call = _Call(self, node, item)
-            if call.shape[:1] != (self.batch,):
+            if _name(node) in _PERMUTES:
+                return self.permute(node)
+            call = self.call(node, item)
+            if not call.shape or _symbol(call.shape[0]) not in self.batches:
                 raise UnsupportedError
             return rule(call)
-        except (UnsupportedError, KeyError):
+        except (UnsupportedError, KeyError) as error:
             del self.nodes[length:]
+            self.turned.discard(node)
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
-            return self.add(Node(_name(node), tuple(read)))
+            form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
+            return self.add(Node(_name(node) + form, tuple(read)))
+
+    def call(self, node: fx.Node, item: int | None = None) -> _Call:
+        """Of values that are turned, if all that it reads are, as if they had the batch first."""
+        rule = RULES[_name(node)]
+        recurrent = isinstance(getattr(rule, "__self__", None), Recurrent)
+        read = [each for each in node.all_input_nodes if each in self.values]
+        turned = [each in self.turned for each in (node.args[:1] if recurrent else read)]
+        if not any(turned):
+            return _Call(self, node, item)
+        if not all(turned) or not _knows_dims(rule):
+            raise UnsupportedError
+        if self.is_turned(_shape(node)):
+            self.turned.add(node)
+        return _TurnedCall(self, node, item)
+
+    def is_turned(self, shape: tuple[Any, ...] | None) -> bool:
+        """Whether the batch is the second dimension, and not the first."""
+        where = [_symbol(size) in self.batches for size in shape or ()]
+        return where[:2] == [False, True]
+
+    def permute(self, node: fx.Node) -> int:
+        """Dimensions in another order, as ours have them: what only moves the batch is no layer."""
+        args, rank = _arguments(node), len(_shape(node) or ())
+        order = [dim % rank for dim in args.get("dims", range(rank))]
+        if "dims" not in args:
+            one, other = args["dim0"] % rank, args["dim1"] % rank
+            order[one], order[other] = order[other], order[one]
+        if node.args[0] in self.turned:
+            order = [_swap(dim) for dim in order]
+        if 0 not in order[:2]:
+            raise UnsupportedError
+        if order[0] != 0:
+            self.turned.add(node)
+            order[:2] = order[1::-1]
+        value = self.value(node.args[0])
+        if order == list(range(rank)):
+            return value
+        return self.add(Node("permute", (value,), settings=tuple(order[1:])))
+
+
+_PERMUTES = ("aten.permute.default", "aten.transpose.int")
+# They name dimensions by `dim` alone, if at all.
+_BY_DIM = ("linear", "layer_norm", "softmax", "add", "mul", "cat", "slice", "mean", "lstm", "gru")
+
+
+def _knows_dims(rule: Callable[[Call], int]) -> bool:
+    """Whether an operation is the same for values that are turned, but for its `dim`."""
+    operation = getattr(rule, "__self__", None)
+    named = isinstance(operation, Operation) and operation.name in _BY_DIM
+    return rule is _hand_on or isinstance(operation, Activation) or named
+
+
+def _swap(dim: int) -> int:
+    """A dimension of a value that is turned."""
+    return 1 - dim if dim < 2 else dim
+
+
+_ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
 
 
 def _of_weights(rule: Callable[[Call], int]) -> bool:
@@ -212,6 +324,26 @@ class _Call:
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         return self._to.add(Node(op, inputs, settings=settings))
 
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
+        return self._to.add(Node(op, inputs, self._places(weights), settings))
+
+    def wants(self, item: int) -> bool:
+        users = [each for each in self._node.users if each.args[1] == item]
+        return any(each.users for each in users)
+
+    def give(self, item: int, value: int) -> None:
+        self._to.items[self._node, item] = value
+
+    def state(self, argument: Any) -> int:
+        if argument not in self._to.turned:
+            raise UnsupportedError
+        return self.value(argument)
+
+    def is_zeros(self, argument: Any) -> bool:
+        return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
+
     def value(self, argument: Any) -> int:
         return self._to.value(argument)
 
@@ -219,7 +351,8 @@ class _Call:
         return not self._to.is_constant(argument)
 
     def maker(self, value: int) -> Node | None:
-        return self._to.nodes[value - 1] if value else None
+        place = value - len(self._to.inputs)
+        return self._to.nodes[place] if place >= 0 else None
 
 
 class _ConstantCall(_Call):
@@ -230,11 +363,36 @@ class _ConstantCall(_Call):
         self.shape = (to.batch, *self.shape)
 
 
+class _TurnedCall(_Call):
+    """A call on values that are turned, as if they had the batch first."""
+
+    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
+        super().__init__(to, node, item)
+        args = dict(self.args)
+        if isinstance(args.get("dim"), int | list):
+            dims = args["dim"] if isinstance(args["dim"], list) else [args["dim"]]
+            rank = len(self.shape_of(node.all_input_nodes[0]))
+            dims = [_swap(dim % rank) for dim in dims]
+            args["dim"] = dims if isinstance(args["dim"], list) else dims[0]
+        if "batch_first" in args:
+            args["batch_first"] = not args["batch_first"]
+        self.args = args
+
+    def shape_of(self, argument: Any) -> tuple[Any, ...]:
+        shape = super().shape_of(argument)
+        return (shape[1], shape[0], *shape[2:]) if argument in self._to.turned else shape
+
+
 def _shape(node: fx.Node) -> tuple[Any, ...] | None:
     """The shape of a node's result, or of the first of several; None where that is a number."""
     result = node.meta.get("val")
     result = result[0] if isinstance(result, tuple | list) else result
     return tuple(result.shape) if isinstance(result, Tensor) else None
+
+
+def _symbol(size: Any) -> Any:
+    """A size as an expression: to compare torch's own would make it decide."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _shares_memory(node: fx.Node) -> bool:

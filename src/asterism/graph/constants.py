@@ -27,28 +27,29 @@ def settle(graph: Graph, weights: Sequence[Array]) -> tuple[Graph, list[Array]]:
     places: dict[int, int] = {}
     for place, node in enumerate(graph.nodes):
         for value in node.made_weights:
-            if not value <= place:
+            if not len(graph.inputs) <= value < len(graph.inputs) + place:
                 raise FormatError(f"layer {place} ({node.op}) has a weight that does not exist")
             if value not in places:
                 places[value] = len(found)
                 found.append(_computed(graph, value, weights))
         own = [places[-w] if w is not None and w < 0 else w for w in node.weights]
         nodes.append(Node(node.op, node.inputs, own, node.settings))
-    plain = living(nodes, len(nodes)) if places else graph.nodes
-    return graph._replace(nodes=plain), found
+    plain = living(Graph(graph.inputs, tuple(nodes), graph.outputs)) if places else graph
+    return plain, found
 
 
 def _computed(graph: Graph, value: int, weights: Sequence[Array]) -> Array:
     """A value that depends on weights alone."""
-    part = graph._replace(nodes=living(graph.nodes, value))
+    part = living(Graph(graph.inputs, graph.nodes, (value,)))
+    count = len(part.inputs)
     for node in part.nodes:
         constant = node.known and isinstance(OPERATIONS[node.op], Constant)
-        if node.made_weights or not (constant or 0 not in node.inputs):
+        if node.made_weights or not (constant or all(each >= count for each in node.inputs)):
             raise FormatError(f"a weight is computed by {node.op}, from more than weights")
     shapes = infer(part, weights)
-    values = [np.zeros((1, 1), np.float32)]
+    values = [np.zeros((1, 1), np.float32)] * count
     with np.errstate(all="ignore"):
-        for node, shape in zip(part.nodes, shapes[1:], strict=True):
+        for node, shape in zip(part.nodes, shapes[count:], strict=True):
             inputs = [values[each] for each in node.inputs]
             out = OPERATIONS[node.op].numpy(node, inputs, node.given(weights), shape)
             values.append(np.ascontiguousarray(out, np.float32))

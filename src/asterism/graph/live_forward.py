@@ -189,6 +189,8 @@ def _layers(graph: Graph, weights: list[nn.Parameter | None]) -> list[_Layer]:
     """The graph as a chain of layers, each with its pooling and activation; InputError if it is not
     one."""
     layers: list[dict[str, Any]] = []
+    if not graph.is_plain:
+        raise NotLiveError("only a network with one input and one output can be trained so")
     flat = len(graph.input_shape) == 1
     for place, node in enumerate(graph.nodes):
         if node.inputs != (place,):

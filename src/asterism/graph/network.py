@@ -3,10 +3,10 @@
 Owns how layers and their settings are written down. Knows nothing of torch; what a layer is called,
 which settings it has and what it computes is the operations'.
 
-A value is a number: 0 is the network's input, i + 1 the result of node i, and the last node's
-result is the output. A weight is a number too: its place in the state dict's order, or −v for a
-weight that is the value v, which is then computed from other weights alone. The first dimension of
-every value is the batch, of any size.
+A value is a number: first come the network's inputs, then the result of each node in turn. A weight
+is a number too: its place in the state dict's order, or −v for a weight that is the value v, which
+is then computed from other weights alone. The first dimension of every value is the batch, of any
+size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import Operation
 from asterism.graph.stages import Number, Settings
 
-VERSION = 1
+VERSION = 2
+ONE_INPUT = 1  # the version of networks with one input, of floats, and one output: still written
 
 T = TypeVar("T")
 
@@ -101,46 +102,101 @@ class Node:
         return self[f"{name}_h"], self[f"{name}_w"]
 
 
-class Graph(NamedTuple):
-    """The shape of one example, without the batch, and the layers in the order they run.
+class Input(NamedTuple):
+    """What a network is given: the shape of one example, without the batch, and of which numbers.
+
+    integer  whether they are whole numbers, as the ids of words are
+    free     the dimension that may have another size in each call, as the length of a text; the
+             batch would be 0, and 0 is none
+    """
+
+    shape: tuple[int, ...]
+    integer: bool = False
+    free: int = 0
+
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Whether examples may have this shape."""
+        if len(shape) != len(self.shape):
+            return False
+        pairs = enumerate(zip(shape, self.shape, strict=True), 1)
+        return all(size == own or axis == self.free for axis, (size, own) in pairs)
+
+
+class Graph:
+    """The inputs, the layers in the order they run, and the values that are the outputs.
+
+    For one input of floats its shape is enough; the output is the last value unless it is said.
 
     >>> net = Graph((784,), (Node("linear", (0,), (0, 1)), Node("relu", (1,))))
     >>> len(encode(net)), decode(encode(net)) == net
     (9, True)
     """
 
-    input_shape: tuple[int, ...]
-    nodes: tuple[Node, ...]
+    def __init__(
+        self,
+        inputs: tuple[int, ...] | tuple[Input, ...],
+        nodes: tuple[Node, ...],
+        outputs: tuple[int, ...] | None = None,
+    ) -> None:
+        several = tuple(each for each in inputs if isinstance(each, Input))
+        shape = tuple(each for each in inputs if not isinstance(each, Input))
+        self.inputs: tuple[Input, ...] = several or (Input(shape),)
+        self.nodes = nodes
+        self.outputs = (len(self.inputs) + len(nodes) - 1,) if outputs is None else outputs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((self.inputs, self.nodes, self.outputs))
+
+    def __repr__(self) -> str:
+        return f"Graph({self.inputs}, {self.nodes}, {self.outputs})"
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of the first input."""
+        return self.inputs[0].shape
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The operations that only their names are known of, each once."""
         return tuple(dict.fromkeys(node.op for node in self.nodes if not node.known))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether one input, of floats and of a fixed size, gives one output, the last value."""
+        return self.inputs == (Input(self.input_shape),) and self.outputs == (len(self.nodes),)
 
-def living(nodes: Sequence[Node], output: int) -> tuple[Node, ...]:
-    """The nodes that the value `output` needs, renumbered."""
-    needed = {output}
-    for place in range(output, 0, -1):
-        if place in needed:
-            needed |= {*nodes[place - 1].inputs, *nodes[place - 1].made_weights}
-    numbers = {value: number for number, value in enumerate(sorted(needed | {0}))}
-    return tuple(node.renumbered(numbers) for place, node in enumerate(nodes, 1) if place in needed)
+
+def living(graph: Graph) -> Graph:
+    """The graph without the nodes that no output needs; values are numbered anew."""
+    count, needed = len(graph.inputs), set(graph.outputs)
+    for place in range(len(graph.nodes) - 1, -1, -1):
+        if place + count in needed:
+            needed |= {*graph.nodes[place].inputs, *graph.nodes[place].made_weights}
+    kept = sorted(needed | set(range(count)))
+    numbers = {value: number for number, value in enumerate(kept)}
+    nodes = tuple(graph.nodes[value - count].renumbered(numbers) for value in kept[count:])
+    return Graph(graph.inputs, nodes, tuple(numbers[value] for value in graph.outputs))
 
 
 def encode(graph: Graph) -> bytes:
-    """The graph as bytes: its version, the input's shape, and each layer in turn.
+    """The graph as bytes: its version, the inputs, each layer in turn, and the outputs.
 
     A layer is its operation's code, or 0 and a name, with one bit that says whether it simply
     follows the one before; then its weights, each as the distance from the weight after the last
     one named; then its settings, without those at the end that have their defaults.
     """
     out = Writer()
-    out.number(VERSION)
-    out.list(graph.input_shape)
+    out.number(ONE_INPUT if graph.is_plain else VERSION)
+    if graph.is_plain:
+        out.list(graph.input_shape)
+    else:
+        _write_ends(out, graph)
     out.number(len(graph.nodes))
     expected = 0
-    for place, node in enumerate(graph.nodes):
+    for place, node in enumerate(graph.nodes, len(graph.inputs) - 1):
         operation = OPERATIONS.get(node.op)
         follows = node.inputs == (place,)
         out.number(2 * (operation.code if operation else 0) + follows)
@@ -153,6 +209,17 @@ def encode(graph: Graph) -> bytes:
             expected = _write_weights(out, [*node.weights, *missing], expected)
             _write_settings(out, node, operation)
     return bytes(out.bytes)
+
+
+def _write_ends(out: Writer, graph: Graph) -> None:
+    """Inputs and outputs."""
+    out.number(len(graph.inputs))
+    for each in graph.inputs:
+        out.list(each.shape)
+        out.number(2 * each.free + each.integer)
+    out.number(len(graph.outputs))
+    for value in graph.outputs:
+        out.number(value)
 
 
 def _write_inputs(out: Writer, node: Node, place: int, arity: int) -> None:
@@ -181,9 +248,9 @@ def decode(data: bytes) -> Graph:
     """The graph that `encode` wrote; FormatError where the bytes are not one."""
     read = Reader(data)
     version = read.number()
-    if version != VERSION:
+    if version not in (ONE_INPUT, VERSION):
         raise FormatError(f"the graph is of version {version}, and this asterism reads {VERSION}")
-    shape = read.list()
+    inputs, outputs = _read_ends(read) if version == VERSION else ((Input(read.list()),), None)
     nodes: list[Node] = []
     expected = 0
     for place in range(read.count()):
@@ -192,27 +259,45 @@ def decode(data: bytes) -> Graph:
             raise FormatError(f"layer {place} of the graph has the unknown code {code}")
         operation = _BY_CODE.get(code)
         name = operation.name if operation else read.text()
-        inputs = _read_inputs(read, place, bool(follows), operation.arity if operation else -1)
+        arity, last = operation.arity if operation else -1, place + len(inputs) - 1
+        values = _read_inputs(read, place, last, arity, bool(follows))
         weights: list[int | None] = []
         settings: Settings = ()
         if operation is not None:
             weights, expected = _read_weights(read, operation.weights, place, expected)
             settings = _read_settings(read, operation)
-        nodes.append(Node(name, inputs, tuple(weights), settings))
+        nodes.append(Node(name, values, tuple(weights), settings))
     read.end()
-    return Graph(shape, tuple(nodes))
+    if outputs is not None and max(outputs) >= len(inputs) + len(nodes):
+        raise FormatError("an output of the graph is a value that does not exist")
+    return Graph(inputs, tuple(nodes), outputs)
+
+
+def _read_ends(read: Reader) -> tuple[tuple[Input, ...], tuple[int, ...]]:
+    inputs = []
+    for _ in range(read.count()):
+        shape = read.list()
+        free, integer = divmod(read.number(), 2)
+        if free > len(shape):
+            raise FormatError(f"an input of the graph has no dimension {free} that could be free")
+        inputs.append(Input(shape, bool(integer), free))
+    outputs = tuple(read.number() for _ in range(read.count()))
+    if not inputs or not outputs:
+        raise FormatError("the graph has no inputs or no outputs")
+    return tuple(inputs), outputs
 
 
 _BY_CODE = {operation.code: operation for operation in OPERATIONS.values()}
 
 
-def _read_inputs(read: Reader, place: int, follows: bool, arity: int) -> tuple[int, ...]:
+def _read_inputs(read: Reader, place: int, last: int, arity: int, follows: bool) -> tuple[int, ...]:
+    """The values that a layer reads; `last` is the one just before its own."""
     if follows and arity > 1:
-        raise FormatError(f"layer {place} of the graph has one input where it takes two")
+        raise FormatError(f"layer {place} of the graph has one input where it takes {arity}")
     if follows:
-        return (place,)
+        return (last,)
     count = arity if arity >= 0 else read.count()
-    inputs = tuple(place - read.number() for _ in range(count))
+    inputs = tuple(last - read.number() for _ in range(count))
     if any(value < 0 for value in inputs):
         raise FormatError(f"layer {place} of the graph reads a value that does not exist")
     return inputs

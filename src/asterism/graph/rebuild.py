@@ -29,7 +29,7 @@ class Rebuilt(nn.Module):
         if graph.unknown:
             raise FormatError(f"there is no operation {', '.join(graph.unknown)} to rebuild")
         graph, weights = settle(graph, list(tensors.values()))
-        self.nodes, self.weights = graph.nodes, len(weights)
+        self.nodes, self.outputs, self.weights = graph.nodes, graph.outputs, len(weights)
         self.functions: dict[int, Callable[..., Tensor]] = {}
         arrays = [torch.from_numpy(np.array(array)) for array in weights]
         params = [nn.Parameter(array, requires_grad=False) for array in arrays]
@@ -48,16 +48,17 @@ class Rebuilt(nn.Module):
                 self.register_buffer(f"w{place}", array)
         self.eval()
 
-    def forward(self, x: Tensor) -> Tensor:
-        values = [x]
+    def forward(self, *inputs: Tensor) -> Any:
+        values = [*inputs]
         buffers = [getattr(self, f"w{place}", None) for place in range(self.weights)]
         for number, node in enumerate(self.nodes):
-            inputs = [values[value] for value in node.inputs]
+            read = [values[value] for value in node.inputs]
             if number in self.functions:
-                values.append(self.functions[number](*inputs, *node.given(buffers)))
+                values.append(self.functions[number](*read, *node.given(buffers)))
             else:
-                values.append(getattr(self, f"layer{number}")(*inputs))
-        return values[-1]
+                values.append(getattr(self, f"layer{number}")(*read))
+        results = tuple(values[value] for value in self.outputs)
+        return results if len(results) > 1 else results[0]
 
 
 def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> Rebuilt:

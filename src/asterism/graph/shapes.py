@@ -18,8 +18,14 @@ from asterism.graph.stages import Array, Shape
 MAX_TOTAL = 2 * MAX_SIZE  # numbers in all values of a graph together, for one example
 
 
-def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
-    """The shapes of the input and of each node's result; FormatError where they do not fit.
+def infer(
+    graph: Graph, weights: Sequence[Array], given: Sequence[Shape] | None = None
+) -> list[Shape]:
+    """The shapes of the inputs and of each node's result; FormatError where they do not fit.
+
+    graph    the network
+    weights  as the graph counts them
+    given    the shapes of the inputs at hand, where a dimension is free; else those of the graph
 
     >>> import numpy as np
     >>> infer(Graph((4,), (Node("linear", (0,), (0,)),)), [np.zeros((3, 4), np.float32)])
@@ -29,11 +35,14 @@ def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
         raise FormatError(f"the runtime has no operation {', '.join(graph.unknown)}")
     if not graph.nodes:
         raise FormatError("the graph has no layers")
-    shapes = [graph.input_shape]
-    total = _size(graph.input_shape, "the input", 0)
+    shapes = [each.shape for each in graph.inputs] if given is None else list(given)
+    total = 0
+    for shape in shapes:
+        total += _size(shape, "an input", total)
+    whole = {value for value, each in enumerate(graph.inputs) if each.integer}
     for place, node in enumerate(graph.nodes):
         name = f"layer {place} ({node.op})"
-        _check(node, name, place, len(weights))
+        _check(node, name, len(shapes), len(weights))
         inputs = [shapes[value] for value in node.inputs]
         operation = OPERATIONS[node.op]
         try:
@@ -43,13 +52,19 @@ def infer(graph: Graph, weights: Sequence[Array]) -> list[Shape]:
                 f"{name} does not fit its input of shape {inputs[0]}: {error}"
             ) from None
         total += 0 if operation.view else _size(shape, name, total)
+        if operation.view and whole.issuperset(node.inputs):
+            whole.add(len(shapes))
+        if operation.reads_ids and not whole.issuperset(node.inputs):
+            raise FormatError(f"{name} takes whole numbers, which only an input can hold")
         shapes.append(shape)
+    if any(not 0 <= value < len(shapes) for value in graph.outputs):
+        raise FormatError("an output of the graph is a value that does not exist")
     return shapes
 
 
-def _check(node: Node, name: str, place: int, weights: int) -> None:
+def _check(node: Node, name: str, values: int, weights: int) -> None:
     """That the values and weights it names exist, and that it has as many inputs as it takes."""
-    if any(not 0 <= value <= place for value in node.inputs):
+    if any(not 0 <= value < values for value in node.inputs):
         raise FormatError(f"{name} reads a value that does not exist")
     for weight in node.weights:
         if weight is not None and not 0 <= weight < weights:

@@ -72,6 +72,23 @@ class Call(Protocol):
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         """Adds `op` of values that have numbers already."""
 
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
+        """Adds `op` of values that have numbers already, with weights of torch's."""
+
+    def wants(self, item: int) -> bool:
+        """Whether anything reads this one of several results."""
+
+    def give(self, item: int, value: int) -> None:
+        """What one of several results is; for those that have the batch second."""
+
+    def state(self, argument: Any) -> int:
+        """The number of an argument that has the batch second; the value has it first."""
+
+    def is_zeros(self, argument: Any) -> bool:
+        """Whether it is a tensor that torch has just made, all of zeros."""
+
     def constant(self, op: str, settings: Settings, *weights: Any) -> int:
         """Adds `op` of weights alone."""
 
@@ -172,3 +189,6 @@ class Program(Protocol):
 
     def linear(self, layer: FusedLayer) -> None:
         """All steps of a fully connected layer, by the kernel that should be the fastest."""
+
+    def recurrent(self, layer: FusedLayer) -> None:
+        """All steps of a recurrent layer."""

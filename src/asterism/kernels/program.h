@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 5 };
+enum { INTERFACE = 6 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -40,6 +40,9 @@ enum Operation {
     SOFTMAX,
     GATHER,
     COPY_CHUNKS,
+    FC_SPARSE_ROWS,
+    LSTM,
+    GRU,
     COMBINE,
     MEAN,
     CONV_TAPS,
@@ -93,7 +96,7 @@ typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
-        *combine, *mean, *conv_taps, *resize;
+        *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

@@ -1,10 +1,12 @@
 """Running a saved network without torch: numpy in, numpy out, sparse kernels in between.
 
 net           load() and the network that it gives
+sized         the network for inputs of certain sizes
 lowering      the layers that really run: norms folded, activations drawn in
 program       from layers to steps
 building      values in rows and in columns
 convolutions  the steps of convolutions
+recurrence    the steps of recurrent layers, and of linear ones over rows
 steps         steps and their memory
 windows       how a convolution reads its packed input
 packing       weights in the order in which the kernels read them

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.cost import Choice
 from asterism.runtime.packing import BLOCK
-from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, Buffer, ConstantBuffer, Planned
+from asterism.runtime.steps import INPUT, OUTPUT, Buffer, ConstantBuffer, Planned
 from asterism.runtime.windows import Indices
+
+
+class Ends(NamedTuple):
+    """Where a network begins and ends: how many of its values are inputs, and which are results.
+
+    Of each image all inputs lie side by side, and all results.
+    """
+
+    inputs: int
+    results: tuple[int, ...]
+
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, int]:
+        """Numbers of an image, in all inputs and in all results."""
+        return (
+            sum(math.prod(shape) for shape in shapes[: self.inputs]),
+            sum(math.prod(shapes[value]) for value in self.results),
+        )
 
 
 class Builder:
@@ -22,23 +39,33 @@ class Builder:
         self,
         layers: Sequence[FusedLayer],
         shapes: Sequence[Shape],
-        result: int,
+        ends: Ends,
         many: bool,
         lanes: int,
     ) -> None:
-        self.shapes, self.result, self.many, self.lanes = shapes, result, many, lanes
+        self.shapes, self.ends, self.many, self.lanes = shapes, ends, many, lanes
         self.readers: dict[int, list[FusedLayer]] = {}
         for layer in layers:
             for value in layer.inputs:
                 self.readers.setdefault(value, []).append(layer)
         self.steps: list[Planned] = []
-        self.values = {0: Buffer(math.prod(shapes[0]), INPUT)}
+        given, made = ends.sizes(shapes)
+        inputs = self._side_by_side(range(ends.inputs), INPUT, given)
+        self.values = dict(enumerate(inputs))
+        self.results = self._side_by_side(ends.results, OUTPUT, made)
         self.columns: dict[int, tuple[Buffer, Indices]] = {}
         self.choices: dict[int, Choice] = {}
 
     def add(self, kernel: str, layer: FusedLayer, source: Buffer, out: Buffer, **rest: Any) -> None:
         """One step more; `rest` are the other fields of `Planned`."""
         self.steps.append(Planned(kernel, source, out, layer, **rest))
+
+    def _side_by_side(self, values: Sequence[int], space: int, stride: int) -> list[Buffer]:
+        buffers, offset = [], 0
+        for value in values:
+            buffers.append(Buffer(self.size(value), space, offset=offset, stride=stride))
+            offset += self.size(value)
+        return buffers
 
     def size(self, value: int) -> int:
         return math.prod(self.shapes[value])
@@ -47,10 +74,19 @@ class Builder:
         """The shape in which a layer reads its first input."""
         return self.shapes[layer.node.inputs[0]]
 
+    def own(self, layer: FusedLayer) -> Shape:
+        """The shape of its first node's result, before what was merged into it."""
+        return self.shapes[layer.place + self.ends.inputs]
+
     def out(self, layer: FusedLayer) -> Buffer:
-        space = OUTPUT if layer.out == self.result else SCRATCH
-        self.values[layer.out] = Buffer(self.size(layer.out), space)
+        self.values[layer.out] = self.memory(layer.out)
         return self.values[layer.out]
+
+    def memory(self, value: int) -> Buffer:
+        """For a value image by image: where the caller wants it, if it is a result."""
+        if value in self.ends.results:
+            return self.results[self.ends.results.index(value)]
+        return Buffer(self.size(value))
 
     def numbers(self, numbers: Array) -> Buffer:
         return ConstantBuffer(numbers)
@@ -60,7 +96,7 @@ class Builder:
 
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
         buffer = self.numbers(numbers)
-        if layer.out != self.result:
+        if layer.out not in self.ends.results:
             self.values[layer.out] = buffer
             return
         sizes = [1, buffer.size, buffer.size, 0]
@@ -79,8 +115,7 @@ class Builder:
     def rows(self, value: int, layer: FusedLayer) -> Buffer:
         """A value image by image."""
         if value not in self.values:
-            space = OUTPUT if value == self.result else SCRATCH
-            self.values[value] = Buffer(self.size(value), space)
+            self.values[value] = self.memory(value)
             if value in self.columns:  # else every weight that reads it was pruned
                 source, sizes = self.columns[value][0], [self.size(value)]
                 self.add("FROM_COLUMNS", layer, source, self.values[value], sizes=sizes, whole=True)

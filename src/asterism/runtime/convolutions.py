@@ -11,7 +11,7 @@ import asterism.runtime.packing as packing
 import asterism.runtime.windows as windows
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Builder
+from asterism.runtime.building import Builder, Ends
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.steps import Buffer
 from asterism.runtime.windows import Window
@@ -24,16 +24,16 @@ class Convolutions(Builder):
         self,
         layers: Sequence[FusedLayer],
         shapes: Sequence[Shape],
-        result: int,
+        ends: Ends,
         many: bool,
         lanes: int,
     ) -> None:
-        super().__init__(layers, shapes, result, many, lanes)
+        super().__init__(layers, shapes, ends, many, lanes)
         self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
 
     def choose(self, layer: FusedLayer) -> tuple[cost.Choice, Window]:
         """A convolution's kernel, and how it reads its input."""
-        shapes = self.seen(layer), self.shapes[layer.place + 1]
+        shapes = self.seen(layer), self.own(layer)
         at = windows.window(layer, *shapes)
         rows = None
         if self.lanes in windows.SUMS:
@@ -92,7 +92,7 @@ class Convolutions(Builder):
         live = packing.features(layer, size[0] * size[1])
         source, slots = self.as_columns(layer.inputs[0], layer, live)
         data = packing.conv_columns(layer, slots.reshape(channels, *size))
-        _, *conv = image(self.shapes[layer.place + 1])
+        _, *conv = image(self.own(layer))
         _, *out = image(self.shapes[layer.out])
         if layer.pool:
             conv = [conv[0] // 2 * 2, conv[1] // 2 * 2]
@@ -144,7 +144,7 @@ class Convolutions(Builder):
     def packed_after(self, layer: FusedLayer, at: Window) -> Window | None:
         """The window of the layer that reads this one's result, if the result may lie as packed."""
         readers = self.readers.get(layer.out, [])
-        if layer.pool or at.strips > 1 or layer.out == self.result or len(readers) != 1:
+        if layer.pool or at.strips > 1 or layer.out in self.ends.results or len(readers) != 1:
             return None
         reader = readers[0]
         if reader.node.op != "conv" or self.seen(reader) != self.shapes[layer.out]:

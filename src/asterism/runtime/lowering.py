@@ -18,24 +18,21 @@ from asterism.graph.stages import Array, FusedLayer, Mask, Shape
 def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> list[FusedLayer]:
     """The layers in order, without those that nothing reads.
 
-    The last one's `out`, or the input's 0 where there is none, is the network's result.
-
-    shapes   of the input and of each node's result, as `infer` found them
+    shapes   of the inputs and of each node's result, as `infer` found them
     weights  as the graph counts them
     """
     layers: list[FusedLayer] = []
     uses = Counter(value for node in graph.nodes for value in node.inputs)
-    roots = {0: 0}  # of each value: the one in whose memory it lies
+    uses.update(graph.outputs)
+    roots = memory(graph)
     makers: dict[int, int] = {}  # of each value: the place in `layers` of the one that makes it
     for place, node in enumerate(graph.nodes):
-        out, inputs = place + 1, tuple(roots[value] for value in node.inputs)
         if OPERATIONS[node.op].view:
             # No layer at all. As it has no maker, nothing after it is merged through it: that would
             # see the value in another shape.
-            roots[out] = inputs[0]
             continue
+        out, inputs = place + len(graph.inputs), tuple(roots[value] for value in node.inputs)
         layer = FusedLayer(place, node, inputs, out, node.given(weights))
-        roots[out] = out
         # Only a value that nobody else reads may vanish inside of the layer that makes it.
         maker = makers.get(node.inputs[0]) if uses[node.inputs[0]] == 1 else None
         merged = None if maker is None else _merge(layers[maker], node, layer, shapes)
@@ -45,7 +42,16 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
         else:
             makers[out] = len(layers)
             layers.append(layer)
-    return _mark_needed(layers, shapes, roots[len(graph.nodes)])
+    return _mark_needed(layers, shapes, [roots[value] for value in graph.outputs])
+
+
+def memory(graph: Graph) -> list[int]:
+    """Of each value the one in whose memory it lies: itself, but for views."""
+    roots = list(range(len(graph.inputs)))
+    for node in graph.nodes:
+        view = OPERATIONS[node.op].view
+        roots.append(roots[node.inputs[0]] if view else len(roots))
+    return roots
 
 
 def _merge(
@@ -56,17 +62,17 @@ def _merge(
 
 
 def _mark_needed(
-    layers: list[FusedLayer], shapes: Sequence[Shape], result: int
+    layers: list[FusedLayer], shapes: Sequence[Shape], results: Sequence[int]
 ) -> list[FusedLayer]:
     """The layers that anything reads, each with a mask of what is read of its result.
 
-    From the end to the beginning: all of the network's result is needed, and of every other value
+    From the end to the beginning: all of the network's results are needed, and of every other value
     what the layers after it read for the part of their own results that is needed. A result that
     every reader has pruned need not be computed, nor what only such results need.
     """
     # A mask that is true everywhere, or alike in all places of a channel, is spread by
     # `broadcast_to` and takes no memory: values may be large, and most of them are read as a whole.
-    needed: dict[int, Mask] = {result: np.broadcast_to(np.True_, shapes[result])}
+    needed: dict[int, Mask] = {value: np.broadcast_to(np.True_, shapes[value]) for value in results}
     living: list[FusedLayer] = []
     for layer in reversed(layers):
         # All readers of this layer came before in this order: its mask is complete.

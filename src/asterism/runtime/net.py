@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 import asterism.kernels.library as library
-import asterism.runtime.reference as reference
 from asterism.errors import FormatError, InputError
 from asterism.graph.constants import settle
 from asterism.graph.network import Graph, decode
 from asterism.graph.operations import OPERATIONS
-from asterism.graph.shapes import infer
-from asterism.graph.stages import Array
-from asterism.runtime.lowering import lower
+from asterism.graph.operations.operation import MAX_IDS
+from asterism.graph.stages import Array, FusedLayer, Shape
+from asterism.runtime.lowering import memory
 from asterism.runtime.packing import BLOCK
-from asterism.runtime.program import plan
+from asterism.runtime.sized import FEW, Sized, without_kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from asterism.runtime.steps import Plan
 
-FEW = 4  # images that run one by one, as in kernels/run.c
 _F32 = np.dtype(np.float32)
-_address_of, _first_byte = ctypes.addressof, ctypes.c_char.from_buffer
+SIZES = 8  # other sizes of the inputs that are kept compiled
 
 
 class Net:
@@ -54,137 +51,106 @@ class Net:
         self.threads = threads
         weights = [_float32(array) for array in tensors.values()]
         self.graph, self.weights = graph, _ = settle(graph, weights)
-        self.shapes = infer(graph, self.weights)
-        self.input_shape, self.output_shape = self.shapes[0], self.shapes[-1]
-        self._few: _Compiled | None = None  # for single images: if any of it is compiled
-        self._many: _Compiled | None = None  # for blocks of them as well: once a batch has come
         self._library = library.load()
+        self._own = Sized(graph, self.weights, [each.shape for each in graph.inputs], self._library)
         if self._library is None:
             _say_once()
-        elif all(math.prod(shape) for shape in self.shapes) and not self._without_kernel():
-            self._compile(self._library)
+        self.shapes = self._own.shapes
+        self.output_shapes = [self.shapes[value] for value in graph.outputs]
+        self.input_shape, self.output_shape = self.shapes[0], self.output_shapes[0]
+        self._plain = graph.is_plain and self._own.compiled
+        self._at = lru_cache(SIZES)(self._sized)
+        self._ids = _known_ids(graph, self.weights)
 
-    def _without_kernel(self) -> list[str]:
-        """Operations that only numpy runs, and the network with them."""
-        names = dict.fromkeys(node.op for node in self.graph.nodes)
-        return [name for name in names if not OPERATIONS[name].compiled]
+    @property
+    def layers(self) -> list[FusedLayer]:
+        """What really runs."""
+        return self._own.layers
 
-    def _compile(self, lib: ctypes.CDLL) -> None:
-        self.layers = lower(self.graph, self.shapes, self.weights)
-        if not self.layers:
-            return  # only reshaped: nothing to compute
-        self.level = library.choose_level(lib)
-        self._run = lib.asterism_run
-        self._few = self._compiled(self._plan(many=False))
-
-    def _plan(self, many: bool) -> Plan:
-        lanes = library.LANES[self.level]
-        return plan(self.layers, self.shapes, self.layers[-1].out, many, lanes)
-
-    def _compiled(self, *plans: Plan) -> _Compiled:
-        assert self._library is not None
-        sizes = [math.prod(shape) for shape in (self.input_shape, self.output_shape)]
-        return _Compiled(self._library, plans, sizes, self.level)
-
-    def _program(self, many: bool) -> _Compiled:
-        """Of two threads that each have the first batch each may make one: either serves."""
-        assert self._few is not None
-        if not many:
-            return self._few
-        made = self._many or self._compiled(*self._few.plans, self._plan(many=True))
-        self._many = made
-        return made
+    @property
+    def level(self) -> int:
+        """The instruction set of the kernels."""
+        return self._own.level
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """For single images, and for blocks of them."""
-        return self._program(many=True).plans
+        return self._own.program(many=True).plans
 
-    def __call__(self, x: npt.NDArray[Any]) -> Array:
-        """The answers to a batch: float32 of shape (N, *output_shape)."""
+    def __call__(self, *xs: npt.NDArray[Any]) -> Any:
+        """The answers to a batch: float32 of shape (N, *output_shape).
+
+        xs  a batch for each input; a network with several outputs gives a tuple of arrays
+        """
+        if not self._plain or len(xs) != 1:
+            sized, inputs = self._checked(xs)
+            return sized.answers(inputs, self.threads)
+        x = xs[0]
         if type(x) is not np.ndarray or x.dtype != _F32 or not x.flags.c_contiguous:
-            x = self._contiguous(x)
+            x = _contiguous(x, "the input")
         if x.shape[1:] != self.input_shape:
-            self._refuse(x)
-        if self._few is None:
-            return reference.run(self.graph, self.shapes, self.weights, x)
-        n = len(x)
-        out = np.empty((n, *self.output_shape), _F32)
-        program = self._program(many=n >= FEW)
-        status = self._run(program.pointer, _address(x), _address(out), n, self.threads)
-        if status:
-            return self._again(x, status)
-        return out
+            self._refuse(x, 0)
+        return self._own.run(x, self.output_shape, self.threads)
 
-    def _contiguous(self, x: npt.NDArray[Any]) -> Array:
-        array = np.asarray(x)
-        if array.dtype.kind != "f":
-            raise InputError(f"the input must be of floating-point numbers, not {array.dtype}")
-        if array.ndim == 0:
-            raise InputError("the input must be a batch, not a single number")
-        return np.ascontiguousarray(array, np.float32)
+    def _sized(self, shapes: tuple[Shape, ...]) -> Sized:
+        try:
+            return Sized(self.graph, self.weights, shapes, self._library)
+        except FormatError as error:
+            raise InputError(f"the network does not take inputs of these sizes: {error}") from error
 
-    def _refuse(self, x: Array) -> None:
-        expected = ", ".join(map(str, ("N", *self.input_shape)))
-        raise InputError(f"the input must have the shape ({expected}), not {x.shape}")
+    def _checked(self, xs: tuple[npt.NDArray[Any], ...]) -> tuple[Sized, list[Array]]:
+        """The inputs as floats, and the network for their sizes."""
+        given = self.graph.inputs
+        if len(xs) != len(given):
+            raise InputError(f"the network takes {len(given)} inputs, not {len(xs)}")
+        inputs = [self._input(x, place) for place, x in enumerate(xs)]
+        counts = [len(x) for x in inputs]
+        if len(set(counts)) > 1:
+            raise InputError(f"the inputs must be batches of one size, not of {counts}")
+        shapes = tuple(x.shape[1:] for x in inputs)
+        own = all(shape == each.shape for shape, each in zip(shapes, given, strict=True))
+        return self._own if own else self._at(shapes), inputs
 
-    def _again(self, x: Array, status: int) -> Array:
-        if status != 1:
-            raise MemoryError("no memory for the network's values")
-        # Not finite: as in a dense network, infinity reaches past pruned weights.
-        return reference.run(self.graph, self.shapes, self.weights, x)
+    def _input(self, x: npt.NDArray[Any], place: int) -> Array:
+        """One of the inputs, whatever is wrong with it refused."""
+        expected = self.graph.inputs[place]
+        known = self._ids.get(place)
+        array = _contiguous(x, self._name(place), known)
+        if not expected.takes(array.shape[1:]):
+            self._refuse(array, place)
+        return array
 
-    def explain(self, x: npt.NDArray[Any] | None = None) -> str:
-        """The plan, layer by layer, with the time predicted, and measured on `x` if it is given."""
-        if self._few is None:
-            missing = ", ".join(self._without_kernel())
+    def _name(self, place: int) -> str:
+        return "the input" if len(self.graph.inputs) == 1 else f"input {place + 1}"
+
+    def _refuse(self, x: Array, place: int) -> None:
+        expected = self.graph.inputs[place]
+        sizes = ["N", *map(str, expected.shape)]
+        if expected.free:
+            sizes[expected.free] = "any"
+        raise InputError(
+            f"{self._name(place)} must have the shape ({', '.join(sizes)}), not {x.shape}"
+        )
+
+    def explain(self, *xs: npt.NDArray[Any] | None) -> str:
+        """The plan, layer by layer, with the time predicted, and measured on `xs` if given."""
+        if not self._own.compiled:
+            missing = ", ".join(without_kernel(self.graph))
             reason = f"no kernel for {missing}" if missing else "no compiled kernels"
             return f"runs in numpy: {reason}, or nothing to compute"
+        given = tuple(x for x in xs if x is not None)
+        sized, inputs = self._checked(given) if given else (self._own, [])
+        x = sized.joined(inputs) if inputs else None
         times = None
-        if x is not None:
-            x = self._contiguous(x)
-            if x.shape[1:] != self.input_shape:
-                self._refuse(x)
         many = x is not None and len(x) >= FEW
         if x is not None and many and len(x) % BLOCK < FEW:
             x = x[: len(x) // BLOCK * BLOCK]  # the rest would not run by this plan
         if x is not None and len(x):
-            runs = [self._profile(x, many) for _ in range(5)]
+            runs = [sized.profile(x, many) for _ in range(5)]
             times = [float(time) for time in np.median(runs, axis=0) / len(x)]
         from asterism.runtime.explain import explain
 
-        return explain(self._program(many).plans[many], self.layers, self.level, many, times)
-
-    def _profile(self, x: Array, many: bool) -> list[float]:
-        """Seconds of each step of a plan, over all of `x`, which has to be what runs by it."""
-        assert self._library is not None
-        program = self._program(many)
-        times = np.zeros(len(program.plans[many].steps))
-        pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
-        out = np.empty((len(x), *self.output_shape), _F32)
-        self._library.asterism_profile(
-            program.pointer, x.ctypes.data, out.ctypes.data, len(x), pointer
-        )
-        return [float(time) for time in times]
-
-
-class _Compiled:
-    """A program in C: of a plan for single images, and of one for blocks if there are two."""
-
-    def __init__(
-        self, lib: ctypes.CDLL, plans: tuple[Plan, ...], sizes: list[int], level: int
-    ) -> None:
-        self.plans, self._free = plans, lib.asterism_free
-        tables = [part for plan in plans for part in (plan.table, len(plan.steps))]
-        none = [None, 0] * (2 - len(plans))
-        scratch = max(plan.scratch for plan in plans)
-        self.pointer = lib.asterism_new(*tables, *none, scratch, *sizes, level)
-        if not self.pointer:
-            raise MemoryError("no memory for the network")
-
-    def __del__(self) -> None:
-        if getattr(self, "pointer", None):
-            self._free(self.pointer)
+        return explain(sized.program(many).plans[many], sized.layers, self.level, many, times)
 
 
 def load(path: str | Path, *, threads: int = 1) -> Net:
@@ -214,12 +180,32 @@ def _widened(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     return array
 
 
-def _address(x: Array) -> int:
-    """Where an array begins; by its buffer, which is the faster way, but has to be writable."""
-    try:
-        return _address_of(_first_byte(x.data))
-    except (TypeError, ValueError):
-        return int(x.__array_interface__["data"][0])
+def _contiguous(x: npt.NDArray[Any], name: str, known: int | None = None) -> Array:
+    """A batch as floats; `known` is how many ids there are, where these are what it holds."""
+    array = np.asarray(x)
+    wanted = "floating-point" if known is None else "whole"
+    if array.dtype.kind not in ("f" if known is None else "iu"):
+        raise InputError(f"{name} must be of {wanted} numbers, not {array.dtype}")
+    if array.ndim == 0:
+        raise InputError(f"{name} must be a batch, not a single number")
+    if known is not None and array.size:
+        worst = max(int(array.max()), -int(array.min()) + known - 1)
+        if worst >= known:
+            found = next(int(i) for i in array.flat if not 0 <= i < known)
+            raise InputError(f"{name} holds {found}, and the network knows 0 to {known - 1}")
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _known_ids(graph: Graph, weights: Sequence[Array]) -> dict[int, int]:
+    """Of each input with whole numbers, how many there are for it: those that every table has."""
+    known = {place: MAX_IDS for place, each in enumerate(graph.inputs) if each.integer}
+    roots = memory(graph)
+    for node in graph.nodes:
+        if OPERATIONS[node.op].reads_ids:
+            table, root = node.given(weights)[0], roots[node.inputs[0]]
+            assert table is not None
+            known[root] = min(known[root], len(table))
+    return known
 
 
 def _float32(array: npt.NDArray[Any]) -> Array:

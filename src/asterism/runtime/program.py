@@ -16,42 +16,51 @@ import asterism.runtime.cost as cost
 import asterism.runtime.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
+from asterism.runtime.building import Ends
 from asterism.runtime.convolutions import Convolutions
 from asterism.runtime.packing import BLOCK
+from asterism.runtime.recurrence import Recurrence
 from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
 
 
 def plan(
-    layers: list[FusedLayer], shapes: Sequence[Shape], result: int, many: bool, lanes: int
+    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, lanes: int
 ) -> Plan:
     """The steps of a network for single images, or for blocks of them.
 
     shapes  of all values, by their numbers
-    result  the value that is the network's
+    ends    which of them are the network's inputs and results
     many    whether it is for blocks
     lanes   floats in a vector of the machine's
     """
-    program = _Program(layers, shapes, result, many, lanes)
+    program = _Program(layers, shapes, ends, many, lanes)
     for layer in layers:
         OPERATIONS[layer.node.op].emit(program, layer)
-    steps = program.finish()
+    steps = program.finish(layers[-1])
     scratch = place(steps)
     return Plan(steps, scratch, program.choices, tabulate(steps))
 
 
-class _Program(Convolutions):
+class _Program(Convolutions, Recurrence):
     """What operations add their steps to."""
 
-    def finish(self) -> list[Planned]:
-        last = self.steps[-1].layer if self.steps else None
-        if last is not None and self.result != 0:
-            self.rows(self.result, last)
+    def finish(self, last: FusedLayer) -> list[Planned]:
+        """The steps, with those that bring results to where the caller wants them."""
+        for value, wanted in zip(self.ends.results, self.results, strict=True):
+            found = self.rows(value, last)
+            if found is not wanted:  # an input, or a result for the second time
+                sizes = [1, found.size, found.size, 0]
+                self.add("COPY_CHUNKS", last, found, wanted, sizes=sizes)
         return self.steps
 
     def linear(self, layer: FusedLayer) -> None:
         value = layer.inputs[0]
         features, outputs = self.seen(layer)[-1], self.shapes[layer.out][-1]
         rows = self.size(layer.out) // outputs
+        if rows > 1:
+            source = self.rows(value, layer)
+            self.choices[layer.place] = self.over_rows(layer, source, self.out(layer), rows)
+            return
         live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
         turned = -features * (value not in self.values) if value in self.columns else 8 * len(live)
         turned = min(turned, features)

@@ -7,6 +7,7 @@ infinity is not zero, so there no weight may be skipped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +16,18 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import Array, Shape
 
 
-def run(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array], x: Array) -> Array:
-    """The network's answer to a batch.
+def run(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array], *xs: Array) -> Any:
+    """The network's answer to a batch: an array, or a tuple of them where it has several outputs.
 
-    shapes   of the input and of each node's result, as `infer` found them
+    shapes   of the inputs and of each node's result, as `infer` found them
     weights  as the graph counts them
-    x        the batch
+    xs       the batch of each input; whole numbers as floats too
     """
-    values = [x]
+    values = [*xs]
     with np.errstate(all="ignore"):
-        for node, shape in zip(graph.nodes, shapes[1:], strict=True):
+        for node, shape in zip(graph.nodes, shapes[len(xs) :], strict=True):
             inputs = [values[value] for value in node.inputs]
             out = OPERATIONS[node.op].numpy(node, inputs, node.given(weights), shape)
             values.append(np.ascontiguousarray(out, np.float32))
-    return values[-1]
+    results = tuple(values[value] for value in graph.outputs)
+    return results if len(results) > 1 else results[0]

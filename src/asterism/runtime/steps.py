@@ -18,11 +18,22 @@ SLACK = 16  # floats after each value, which a vector may read but nobody uses
 
 
 class Buffer:
-    """Memory of one value: for an image, or, as columns, for a whole block of them."""
+    """Memory of one value: for an image, or, as columns, for a whole block of them.
 
-    def __init__(self, size: int, space: int = SCRATCH, columns: bool = False) -> None:
+    offset, stride  where it begins and how far its images are apart; in the scratch memory `place`
+                    finds them
+    """
+
+    def __init__(
+        self,
+        size: int,
+        space: int = SCRATCH,
+        columns: bool = False,
+        offset: int = 0,
+        stride: int = 0,
+    ) -> None:
         self.size, self.space, self.columns = size, space, columns
-        self.offset = self.stride = 0
+        self.offset, self.stride = offset, stride
 
 
 class ConstantBuffer(Buffer):
@@ -101,7 +112,6 @@ def place(steps: list[Planned]) -> int:
     for buffer, used in sorted(spans.values(), key=lambda span: span[1][0]):
         inside = len({groups[i] for i in used}) == 1 and not any(steps[i].whole for i in used)
         if buffer.space != SCRATCH:
-            buffer.stride = 0 if buffer.space == CONSTANT else buffer.size
             continue
         if not inside and not buffer.columns:
             buffer.stride = buffer.size

@@ -9,7 +9,7 @@ model keeps plain parameters that hold theta; each step is taken in q-space:
     after it, always         param ← param ⊙ omega       (q → theta)
 
 which is the same as training q in f(q ⊙ omega) (`eq:AST`). A pruned weight has omega = 0: neither
-momentum nor noise can bring it back. Knows no method by name; a method is a recipe over this.
+momentum nor noise can bring it back. Knows no method by name; a method is built over this.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AffineScaling(Reweighting):
         for t in range(8):
             optimizer.reweight()        # omega from theta, for the next layer in turn
             train(model, optimizer)     # any training loop
-        optimizer.prune(density=0.01)
+        optimizer.prune(density=0.1)
         train(model, optimizer)
 
     penalty      one for all layers, or a mapping from patterns to penalties; Group(penalty, by)

@@ -1,6 +1,6 @@
-"""Methods: recipes over `asterism.scaling`. Each is a frozen dataclass of its own settings.
+"""Methods: ways to train, over `asterism.scaling`. Each is a frozen dataclass of its own settings.
 
-The contract: `recipe(model)` takes a model, trained unless the method is `Dense`, and gives the
+The contract: `setup(model)` takes a model, trained unless the method is `Dense`, and gives the
 optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing all
 happen through that one wrapper.
 
@@ -10,7 +10,7 @@ happen through that one wrapper.
     magnitude  Zhu & Gupta 2017, the control
     dense      the reference network
     polish     further down from a sparse network
-    recipe     what a method hands to the training loop
+    method     the contract, and what a method hands to the training loop
 """
 
 from asterism.experiments.methods.ast import AffineScalingTransformation
@@ -18,8 +18,8 @@ from asterism.experiments.methods.dense import Dense
 from asterism.experiments.methods.dns import DynamicNetworkSurgery
 from asterism.experiments.methods.lwc import LearningWeightsAndConnections
 from asterism.experiments.methods.magnitude import GradualMagnitude
+from asterism.experiments.methods.method import Method, Setup
 from asterism.experiments.methods.polish import Polish, Then
-from asterism.experiments.methods.recipe import Method, Recipe
 
 __all__ = [
     "AffineScalingTransformation",
@@ -29,6 +29,6 @@ __all__ = [
     "LearningWeightsAndConnections",
     "Method",
     "Polish",
-    "Recipe",
+    "Setup",
     "Then",
 ]

@@ -18,8 +18,8 @@ from typing import Literal
 from torch import nn
 
 from asterism.errors import InputError
-from asterism.experiments.augmentation import Shift
-from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, sgd
+from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, sgd
 from asterism.experiments.results import History
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import count, lamp
@@ -91,13 +91,13 @@ class AffineScalingTransformation(Method):
         }
         return cuts.get(self.cut_by, "none") + (", shifted images" if self.augment else "")
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         if self.nonzeros is not None:
             entries = sum(target.param.numel() for target in choose(model))
             density = self.nonzeros / entries
-            return replace(self, nonzeros=None, density=density).recipe(model, seed)
+            return replace(self, nonzeros=None, density=density).setup(model, seed)
         stages = [*self._reweighting(), *self._cut(model)]
-        return Recipe(self._optimizer(model, seed), stages, self.augment)
+        return Setup(self._optimizer(model, seed), stages, self.augment)
 
     def _optimizer(self, model: nn.Module, seed: int) -> Reweighting:
         """The paper's Algorithm 1, or with lam > 0 the regularised objective."""

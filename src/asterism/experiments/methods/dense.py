@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, wrap
+from asterism.experiments.methods.method import Method, Setup, wrap
 from asterism.experiments.training import Stage
 from asterism.scaling.schedules import warmup_cosine
 
@@ -23,6 +23,6 @@ class Dense(Method):
     def cut(self) -> str:
         return "none"
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         stage = Stage("train", self.epochs, warmup_cosine(self.lr))
-        return Recipe(wrap(model, self.weight_decay), [stage])
+        return Setup(wrap(model, self.weight_decay), [stage])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, sgd
+from asterism.experiments.methods.method import Method, Setup, sgd
 from asterism.experiments.training import Stage
 from asterism.scaling.penalties import HardThreshold, Penalty
 from asterism.scaling.schedules import warmup_cosine
@@ -46,7 +46,7 @@ class DynamicNetworkSurgery(Method):
     def cut(self) -> str:
         return "surgery, per layer"
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         optimizer = Splicing(sgd(model, self.weight_decay), model, self._penalties(model))
         rng = torch.Generator()
 
@@ -60,7 +60,7 @@ class DynamicNetworkSurgery(Method):
             Stage("surgery", self.surgery_epochs, warmup_cosine(self.lr), on_step=surgery),
             Stage("retrain", self.retrain_epochs, warmup_cosine(self.lr), Splicing.flatten),
         ]
-        return Recipe(optimizer, stages)
+        return Setup(optimizer, stages)
 
     def _penalties(self, model: nn.Module) -> dict[str, Penalty]:
         penalties: dict[str, Penalty] = {}

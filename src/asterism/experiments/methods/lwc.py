@@ -12,7 +12,7 @@ from functools import partial
 
 from torch import nn
 
-from asterism.experiments.methods.recipe import Method, Recipe, wrap
+from asterism.experiments.methods.method import Method, Setup, wrap
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import quality_threshold
 from asterism.scaling.masked import Masked
@@ -40,7 +40,7 @@ class LearningWeightsAndConnections(Method):
     def cut(self) -> str:
         return "iterated, per layer"
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         stages = [
             Stage(
                 f"prune {number}",
@@ -50,7 +50,7 @@ class LearningWeightsAndConnections(Method):
             )
             for number in range(1, self.rounds + 1)
         ]
-        return Recipe(wrap(model, self.weight_decay), stages)
+        return Setup(wrap(model, self.weight_decay), stages)
 
     def _prune(self, share: float, optimizer: Masked) -> None:
         """One round of the way: densities fall geometrically, qualities rise linearly."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from asterism.experiments.augmentation import Shift
-from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, wrap
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import cubic
 
@@ -31,7 +31,7 @@ class GradualMagnitude(Method):
     def cut(self) -> str:
         return f"gradual, global {self.score}" + (", shifted images" if self.augment else "")
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         stages = gradual_cut(
             cubic(1.0, self.density),
             self.score,
@@ -39,4 +39,4 @@ class GradualMagnitude(Method):
             lr=self.lr,
             begin=Masked.flatten,
         )
-        return Recipe(wrap(model, self.weight_decay), stages, self.augment)
+        return Setup(wrap(model, self.weight_decay), stages, self.augment)

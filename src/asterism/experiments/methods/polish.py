@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from asterism.experiments.augmentation import Shift
-from asterism.experiments.methods.recipe import Method, Recipe, gradual_cut, wrap
+from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, wrap
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import geometric
 
@@ -36,7 +36,7 @@ class Polish(Method):
         cut = "none" if self.nonzeros is None else f"gradual, global {self.score}"
         return cut + (", shifted images" if self.augment else "")
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         optimizer = wrap(model, self.weight_decay, freeze_zeros=True)
         masks = optimizer.masks().values()
         alive, entries = sum(int(mask.sum()) for mask in masks), sum(m.numel() for m in masks)
@@ -48,7 +48,7 @@ class Polish(Method):
             lr=self.lr,
             begin=Masked.flatten,
         )
-        return Recipe(optimizer, stages, self.augment)
+        return Setup(optimizer, stages, self.augment)
 
 
 @dataclass(frozen=True)
@@ -69,5 +69,5 @@ class Then(Method):
         cuts = beside == self.second.cut
         return self.second.cut if cuts else self.first.cut.removesuffix(beside) + beside
 
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
-        return self.phases[0].recipe(model, seed)
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
+        return self.phases[0].setup(model, seed)

@@ -3,6 +3,7 @@
 operation    what an operation is, and what families share
 convolution  conv
 linear       linear
+recurrent    lstm, gru
 pooling      max and average, sliding and adaptive
 norms        batch norm, layer norm, group norm
 reductions   mean, softmax
@@ -26,13 +27,14 @@ import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
 import asterism.graph.operations.norms as norms
 import asterism.graph.operations.pooling as pooling
+import asterism.graph.operations.recurrent as recurrent
 import asterism.graph.operations.reductions as reductions
 import asterism.graph.operations.shaping as shaping
 from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (
-    *(convolution, linear, pooling, norms, reductions, activations, joining, shaping, constants),
-    *(resizing, taps),
+    *(convolution, linear, recurrent, pooling, norms, reductions, activations),
+    *(joining, shaping, constants, resizing, taps),
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

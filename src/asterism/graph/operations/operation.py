@@ -29,10 +29,11 @@ from asterism.graph.stages import (
 )
 
 MAX_SIZE = 2**28  # numbers in one value or window: a gigabyte
+MAX_IDS = 2**24  # whole numbers that are floats too
 
 
 class UnsupportedError(Exception):
-    """Torch's operation is known, but not in this form."""
+    """Torch's operation is known, but not in this form; its text, if it has one, names the form."""
 
 
 class MisfitError(Exception):
@@ -71,6 +72,7 @@ class Operation(ABC):
     arity        how many inputs it has; −1 is any number
     free         whether its settings are a plain list, as of sizes, without names
     view         whether the result is its input's memory in another shape
+    reads_ids    whether its input is whole numbers, as an input of the network may be
     captures     the names of torch's operations that become this one
     kernels      the compiled kernels that it runs by; without any a network runs in numpy
     onnx         in which forms torch's exporter knows it
@@ -84,6 +86,7 @@ class Operation(ABC):
     arity: int = 1
     free: bool = False
     view: bool = False
+    reads_ids: bool = False
     captures: tuple[str, ...]
     kernels: tuple[str, ...] = ()
     onnx: str = "yes"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from asterism.experiments.augmentation import Augment
+from asterism.experiments.data.augmentation import Augment
 from asterism.experiments.training import Stage
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import Schedule, warmup_cosine
@@ -18,7 +18,7 @@ from asterism.scaling.sparse_optimizer import SparseOptimizer
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Setup:
     """An optimizer around the model, and the stages to train it through."""
 
     optimizer: SparseOptimizer
@@ -47,7 +47,7 @@ class Method(ABC):
         """How weights are removed, in the few words that a table has room for."""
 
     @abstractmethod
-    def recipe(self, model: nn.Module, seed: int = 0) -> Recipe:
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         """The optimizer and the stages for this model."""
 
 
