@@ -172,6 +172,12 @@ class Program(Protocol):
     def out(self, layer: FusedLayer) -> Buffer:
         """Memory for a layer's result, image by image."""
 
+    def numbers(self, numbers: Array) -> Buffer:
+        """Numbers that are the same for every image."""
+
+    def scratch(self, size: int) -> Buffer:
+        """Memory that a step needs while it runs."""
+
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
         """A layer whose result is the same for every image."""
 
