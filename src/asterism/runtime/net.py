@@ -60,6 +60,7 @@ class Net:
         self.input_shape, self.output_shape = self.shapes[0], self.output_shapes[0]
         self._plain = graph.is_plain and self._own.compiled
         self._at = lru_cache(SIZES)(self._sized)
+        self._part = lru_cache(SIZES)(self._streaming)
         self._ids = _known_ids(graph, self.weights)
 
     @property
@@ -91,6 +92,49 @@ class Net:
         if x.shape[1:] != self.input_shape:
             self._refuse(x, 0)
         return self._own.run(x, self.output_shape, self.threads)
+
+    def stream(
+        self, x: npt.NDArray[Any], state: Sequence[npt.NDArray[Any]] | None = None
+    ) -> tuple[Any, tuple[Array, ...]]:
+        """The answers to the next steps of a batch of sequences, and the state after them.
+
+            y, state = net.stream(first)
+            y, state = net.stream(second, state)
+
+        For networks of forward LSTM and GRU layers, and of others that treat each step by itself
+        or read the last one; steps may be as many as you like in each call.
+
+        x      the next steps: float32 of shape (N, steps, features)
+        state  what the call before returned; at first there is none, which is zeros
+        """
+        array = _contiguous(x, "the input")
+        if array.ndim != 3 or array.shape[1] == 0 or array.shape[2:] != self.input_shape[1:]:
+            raise InputError(
+                f"the input must have the shape (N, steps, {self.input_shape[-1]}),"
+                f" with a step or more, not {array.shape}"
+            )
+        part = self._part(array.shape[1])
+        shapes = [(len(array), *each.shape) for each in part.graph.inputs[1:]]
+        states = [np.zeros(shape, _F32) for shape in shapes]
+        if state is not None:
+            states = [_contiguous(each, "the state") for each in state]
+        if [each.shape for each in states] != shapes:
+            found = [each.shape for each in states]
+            raise InputError(f"the state must be arrays of the shapes {shapes}, not {found}")
+        made = part.answers([array, *states], self.threads)
+        count = len(self.graph.outputs)
+        return made[0] if count == 1 else made[:count], made[count:]
+
+    def _streaming(self, steps: int) -> Sized:
+        """The network for parts of so many steps."""
+        from asterism.graph.streaming import streaming
+
+        graph = streaming(self.graph, self.shapes, self.weights, steps)
+        try:
+            shapes = [each.shape for each in graph.inputs]
+            return Sized(graph, self.weights, shapes, self._library)
+        except FormatError as error:
+            raise InputError(f"the network does not take {steps} steps: {error}") from error
 
     def _sized(self, shapes: tuple[Shape, ...]) -> Sized:
         try:
