@@ -252,7 +252,7 @@ def _states(hx: Any) -> Sequence[Any]:
 
 
 def _sigmoid(x: Array) -> Array:
-    out: Array = (1 / (1 + np.exp(-x))).astype(np.float32)
+    out: Array = np.reciprocal(1 + np.exp(-x))
     return out
 
 
