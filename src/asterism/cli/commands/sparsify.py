@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,14 +101,16 @@ def sparsify(
     task = supervised(**make_data(chosen.data))
     command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
-    with resumable(), _watching(chosen, tracked, tensorboard) as watch:
+    layers = LayersShown(tracked, tensorboard)
+    with resumable():
         result = search(
             network,
             task,
             chosen,
             run=out,
             resume=resume,
-            watch=watch,
+            watch=layers.watch,
+            table=lambda: layers.table,
             beside={RECIPE: chosen.plain(), COMMAND: command},
         )
     _show(result, out, as_json)
@@ -131,52 +132,23 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     return chosen
 
 
-@contextmanager
-def _watching(
-    chosen: Recipe, weights: dict[str, Any], tensorboard: Path | None
-) -> Iterator[Callable[[TrialRecord], None]]:
-    """What is called with each record: for standard error, and for TensorBoard if asked for."""
-    from asterism.integrations.tensorboard import TensorBoard
+class LayersShown:
+    """The layers as they were when the last trial ended, as a table; TensorBoard, if asked for."""
 
-    boards = [] if tensorboard is None else [TensorBoard(tensorboard, weights)]
-    with _showing(chosen, weights) as show:
+    def __init__(self, weights: dict[str, Any], tensorboard: Path | None) -> None:
+        from asterism.integrations.tensorboard import TensorBoard
 
-        def watch(record: TrialRecord) -> None:
-            show(record)
-            for each in boards:
-                each(record)
+        self.weights = weights
+        self.boards = [] if tensorboard is None else [TensorBoard(tensorboard, weights)]
+        self.table: Any = ""
 
-        yield watch
+    def watch(self, record: TrialRecord) -> None:
+        """While a record is made the model holds what the record is about."""
+        from asterism.cli.layer_table import layer_statuses, layer_table
 
-
-@contextmanager
-def _showing(chosen: Recipe, weights: dict[str, Any]) -> Iterator[Callable[[TrialRecord], None]]:
-    """A bar and a table of layers for a person, a line per trial for a pipe, on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from asterism.cli.layer_table import board, layer_statuses
-    from asterism.search.limits import DEFAULT_EPOCHS
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda record: print(record, file=sys.stderr, flush=True)
-        return
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    in_minutes = chosen.max_epochs is None and chosen.max_minutes is not None
-    bar = Progress(*columns, TextColumn("minutes" if in_minutes else "epochs"), console=console)
-    with board(bar, console) as shown:
-        total = chosen.max_minutes if in_minutes else chosen.max_epochs or DEFAULT_EPOCHS
-        task = bar.add_task("dense", total=total)
-
-        def watch(record: TrialRecord) -> None:
-            """While a record is made the model holds what the record is about."""
-            done = record.seconds / 60 if in_minutes else record.epochs
-            bar.update(task, completed=done, description=record.trial)
-            bar.console.print(str(record), highlight=False)
-            shown.show(layer_statuses(weights), record.trial)
-
-        yield watch
+        self.table = layer_table(layer_statuses(self.weights))
+        for board in self.boards:
+            board(record)
 
 
 def _show(result: SparsifyResult, out: Path, as_json: bool) -> None:
@@ -193,4 +165,16 @@ def _show(result: SparsifyResult, out: Path, as_json: bool) -> None:
             mark = "\t← the model" if point is result.best else ""
             print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
         print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
-    print(f"written to {out}/", file=sys.stderr)
+    print(_next_commands(out), file=sys.stderr)
+
+
+def _next_commands(out: Path) -> str:
+    """What to do with the network that was found, ready to be pasted."""
+    run, file = shlex.quote(str(out)), shlex.quote(str(out / "model.asterism"))
+    return f"""written to {out}/. Next:
+
+    asterism report {run} --open         # one page: trade-off, layers, weights, size
+    asterism compress {run} --bits 4     # a small file that runs without torch
+    asterism evaluate {file}             # measure it with your metric
+    asterism bench {file}                # time it against dense engines
+"""
