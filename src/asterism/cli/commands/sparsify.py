@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asterism.cli.common import command_line, resumable
+from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.recipe_file import (
     MEANINGS,
     Recipe,
@@ -20,10 +20,15 @@ from asterism.cli.recipe_file import (
     read_recipe,
 )
 from asterism.cli.source import COMMAND, RECIPE, find_source
+from asterism.cli.voice import is_quiet, say
+from asterism.storage.atomic_files import read_json
 
 if TYPE_CHECKING:
     from asterism.search.pareto import TrialRecord
     from asterism.search.sparsify import SparsifyResult
+
+
+FUNCTION = "FILE.py:FUNCTION"
 
 
 def _meaning(name: str) -> str:
@@ -32,15 +37,22 @@ def _meaning(name: str) -> str:
     return f"{meaning[:1].upper()}{meaning[1:]}."
 
 
-def _option(name: str, form: str = "") -> Any:
-    """An option of the command; `form` is how one of several values is given."""
-    return typer.Option(help=_meaning(name) + (f" {form}; may be repeated." if form else ""))
+def _option(name: str, form: str = "", metavar: str | None = None) -> Any:
+    """An option of the command.
+
+    name     of the setting
+    form     how one of several values is given
+    metavar  how the one value is given
+    """
+    if not form:
+        return typer.Option(metavar=metavar, help=_meaning(name))
+    return typer.Option(metavar=form, help=f"{_meaning(name)} May be repeated.")
 
 
 def sparsify(
     context: typer.Context,
-    model: Annotated[str | None, typer.Argument(help=_meaning("model"))] = None,
-    data: Annotated[str | None, _option("data")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=_meaning("model"))] = None,
+    data: Annotated[str | None, _option("data", metavar=FUNCTION)] = None,
     max_drop: Annotated[float | None, _option("max_drop")] = None,
     weights: Annotated[Path | None, _option("weights")] = None,
     max_epochs: Annotated[int | None, _option("max_epochs")] = None,
@@ -55,11 +67,11 @@ def sparsify(
     density: Annotated[list[str] | None, _option("densities", "PATTERN=SHARE")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file of these settings; options go before it.")
+        Path | None, typer.Option(help="A TOML file of these settings; options override it.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the search is kept.")] = Path("runs/sparsify"),
+    out: Annotated[Path, typer.Option(help="The folder of the search.")] = Path("runs/sparsify"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue with what is in the folder.")
+        bool, typer.Option("--resume", help="Continue the search that is in the folder.")
     ] = False,
     threads: Annotated[
         int | None,
@@ -68,9 +80,10 @@ def sparsify(
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard: scalars and histograms.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print result.json at the end.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
-    """The sparsest network within a tolerance: your own model, your own data.
+    """Find the sparsest network within a tolerance, for your own model and data.
 
     Example:  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net
 
@@ -85,6 +98,7 @@ def sparsify(
     from asterism.search.task import supervised
     from asterism.weights.targets import choose
 
+    text = is_text(as_json, as_csv)
     named = {each.name: context.params.get(each.name) for each in fields(Recipe)}
     named["weights"] = None if weights is None else str(weights)
     named["penalty"] = by_pattern(penalty or [], "--penalty")
@@ -95,6 +109,7 @@ def sparsify(
     if threads is not None:
         torch.set_num_threads(threads)
     torch.manual_seed(chosen.seed)
+    say(f"asterism: making the model and the data, {chosen.model} and {chosen.data} …")
     network = make_model(chosen.model)
     if chosen.weights is not None:
         load_into(network, find_source(Path(chosen.weights)).path)
@@ -111,9 +126,16 @@ def sparsify(
             resume=resume,
             watch=layers.watch,
             table=lambda: layers.table,
+            progress=False if is_quiet() else None,
             beside={RECIPE: chosen.plain(), COMMAND: command},
         )
-    _show(result, out, as_json)
+    if text:
+        _show(result)
+    else:
+        print_data(
+            read_json(out / "result.json"), [each.summary() for each in result.front], as_json
+        )
+    say(_next_commands(out))
 
 
 def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> Recipe:
@@ -151,21 +173,13 @@ class LayersShown:
             board(record)
 
 
-def _show(result: SparsifyResult, out: Path, as_json: bool) -> None:
-    """The result as JSON, or the front as a table."""
-    import json
-
-    from asterism.storage.atomic_files import read_json
-
-    if as_json:
-        print(json.dumps(read_json(out / "result.json"), indent=2))
-    else:
-        print("weights\tdensity\tmetric")
-        for point in result.front:
-            mark = "\t← the model" if point is result.best else ""
-            print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
-        print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
-    print(_next_commands(out), file=sys.stderr)
+def _show(result: SparsifyResult) -> None:
+    """The front as a table."""
+    print("weights\tdensity\tmetric")
+    for point in result.front:
+        mark = "\t← the model" if point is result.best else ""
+        print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
+    print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
 
 
 def _next_commands(out: Path) -> str:
