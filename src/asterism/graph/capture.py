@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,11 @@ from torch.export import Dim, ExportedProgram, export
 from asterism.errors import InputError
 from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
+from asterism.graph.operations.activations import Activation
 from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
-from asterism.graph.operations.operation import Elementwise, UnsupportedError
+from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
+from asterism.graph.operations.recurrent import Recurrent
 from asterism.graph.stages import Call, Settings
 
 
@@ -38,7 +41,10 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
     sizes = _by_parameter(model, [{0: Dim.AUTO} for _ in batch])
     try:
-        program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
+        with warnings.catch_warnings():
+            # Of recurrent layers, which hold their weights in a list as well.
+            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
+            program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
@@ -104,6 +110,10 @@ class _Translation:
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
         self.constants: set[fx.Node] = set()  # what is computed from weights alone
+        # Values whose batch is torch's second dimension, as of a recurrent layer's states: ours
+        # have it first, and all that is done to them is seen that way.
+        self.turned: set[fx.Node] = set()
+        self.items: dict[tuple[fx.Node, int], int] = {}  # results of torch's but the first
 
     def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
@@ -117,11 +127,7 @@ class _Translation:
                 self.batch = node.meta["val"].shape[0]
                 self.batches.add(_symbol(self.batch))
             elif node.op == "call_function" and node.target is operator.getitem:
-                if isinstance(node.args[0].meta["val"], list):  # one part of a split
-                    self.values[node] = self.translate(node.args[0], node.args[1])
-                    self.follow_memory(node, node.args[0].args[0])
-                elif node.args[1] == 0:  # the values of a pooling, and not their places
-                    self.values[node] = self.value(node.args[0])
+                self.take_item(node, node.args[0], node.args[1])
             elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
                 continue
             elif node.op == "call_function" and _shape(node) is not None:
@@ -135,7 +141,24 @@ class _Translation:
         for place, each in enumerate(found):
             if not isinstance(each, fx.Node) or each not in self.values:
                 raise InputError(f"result {place + 1} of the network is not made from its inputs")
+            if each in self.turned:
+                raise InputError(
+                    f"result {place + 1} of the network has its batch as the second dimension:"
+                    " return it with the batch first, by transpose(0, 1)"
+                )
         return tuple(self.values[each] for each in found)
+
+    def take_item(self, node: fx.Node, source: fx.Node, item: int) -> None:
+        """One of several results; of a pooling the values alone, and not their places."""
+        if isinstance(source.meta["val"], list):  # one part of a split
+            self.values[node] = self.translate(source, item)
+            self.follow_memory(node, source.args[0])
+        elif (source, item) in self.items:
+            self.values[node] = self.items[source, item]
+            self.turned.add(node)
+        elif item == 0:
+            self.values[node] = self.value(source)
+            self.turned |= {node} if source in self.turned else set()
 
     def follow_memory(self, node: fx.Node, first: Any) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
@@ -177,14 +200,73 @@ class _Translation:
                 value = rule(_ConstantCall(self, node))
                 self.constants.add(node)
                 return value
-            call = _Call(self, node, item)
+            if _name(node) in _PERMUTES:
+                return self.permute(node)
+            call = self.call(node, item)
             if not call.shape or _symbol(call.shape[0]) not in self.batches:
                 raise UnsupportedError
             return rule(call)
-        except (UnsupportedError, KeyError):
+        except (UnsupportedError, KeyError) as error:
             del self.nodes[length:]
+            self.turned.discard(node)
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
-            return self.add(Node(_name(node), tuple(read)))
+            form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
+            return self.add(Node(_name(node) + form, tuple(read)))
+
+    def call(self, node: fx.Node, item: int | None = None) -> _Call:
+        """Of values that are turned, if all that it reads are, as if they had the batch first."""
+        rule = RULES[_name(node)]
+        recurrent = isinstance(getattr(rule, "__self__", None), Recurrent)
+        read = [each for each in node.all_input_nodes if each in self.values]
+        turned = [each in self.turned for each in (node.args[:1] if recurrent else read)]
+        if not any(turned):
+            return _Call(self, node, item)
+        if not all(turned) or not _knows_dims(rule):
+            raise UnsupportedError
+        if self.is_turned(_shape(node)):
+            self.turned.add(node)
+        return _TurnedCall(self, node, item)
+
+    def is_turned(self, shape: tuple[Any, ...] | None) -> bool:
+        """Whether the batch is the second dimension, and not the first."""
+        where = [_symbol(size) in self.batches for size in shape or ()]
+        return where[:2] == [False, True]
+
+    def permute(self, node: fx.Node) -> int:
+        """Dimensions in another order, as ours have them: what only moves the batch is no layer."""
+        args, rank = _arguments(node), len(_shape(node) or ())
+        order = [dim % rank for dim in args.get("dims", range(rank))]
+        if "dims" not in args:
+            one, other = args["dim0"] % rank, args["dim1"] % rank
+            order[one], order[other] = order[other], order[one]
+        if node.args[0] in self.turned:
+            order = [_swap(dim) for dim in order]
+        if 0 not in order[:2]:
+            raise UnsupportedError
+        if order[0] != 0:
+            self.turned.add(node)
+            order[:2] = order[1::-1]
+        value = self.value(node.args[0])
+        if order == list(range(rank)):
+            return value
+        return self.add(Node("permute", (value,), settings=tuple(order[1:])))
+
+
+_PERMUTES = ("aten.permute.default", "aten.transpose.int")
+# They name dimensions by `dim` alone, if at all.
+_BY_DIM = ("linear", "layer_norm", "softmax", "add", "mul", "cat", "slice", "mean", "lstm", "gru")
+
+
+def _knows_dims(rule: Callable[[Call], int]) -> bool:
+    """Whether an operation is the same for values that are turned, but for its `dim`."""
+    operation = getattr(rule, "__self__", None)
+    named = isinstance(operation, Operation) and operation.name in _BY_DIM
+    return rule is _hand_on or isinstance(operation, Activation) or named
+
+
+def _swap(dim: int) -> int:
+    """A dimension of a value that is turned."""
+    return 1 - dim if dim < 2 else dim
 
 
 _ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
@@ -242,8 +324,22 @@ class _Call:
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         return self._to.add(Node(op, inputs, settings=settings))
 
-    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
-        return self._to.add(Node(op, inputs, self._places(weights)))
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
+        return self._to.add(Node(op, inputs, self._places(weights), settings))
+
+    def wants(self, item: int) -> bool:
+        users = [each for each in self._node.users if each.args[1] == item]
+        return any(each.users for each in users)
+
+    def give(self, item: int, value: int) -> None:
+        self._to.items[self._node, item] = value
+
+    def state(self, argument: Any) -> int:
+        if argument not in self._to.turned:
+            raise UnsupportedError
+        return self.value(argument)
 
     def is_zeros(self, argument: Any) -> bool:
         return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
@@ -265,6 +361,26 @@ class _ConstantCall(_Call):
     def __init__(self, to: _Translation, node: fx.Node) -> None:
         super().__init__(to, node)
         self.shape = (to.batch, *self.shape)
+
+
+class _TurnedCall(_Call):
+    """A call on values that are turned, as if they had the batch first."""
+
+    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
+        super().__init__(to, node, item)
+        args = dict(self.args)
+        if isinstance(args.get("dim"), int | list):
+            dims = args["dim"] if isinstance(args["dim"], list) else [args["dim"]]
+            rank = len(self.shape_of(node.all_input_nodes[0]))
+            dims = [_swap(dim % rank) for dim in dims]
+            args["dim"] = dims if isinstance(args["dim"], list) else dims[0]
+        if "batch_first" in args:
+            args["batch_first"] = not args["batch_first"]
+        self.args = args
+
+    def shape_of(self, argument: Any) -> tuple[Any, ...]:
+        shape = super().shape_of(argument)
+        return (shape[1], shape[0], *shape[2:]) if argument in self._to.turned else shape
 
 
 def _shape(node: fx.Node) -> tuple[Any, ...] | None:

@@ -72,8 +72,19 @@ class Call(Protocol):
     def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
         """Adds `op` of values that have numbers already."""
 
-    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
         """Adds `op` of values that have numbers already, with weights of torch's."""
+
+    def wants(self, item: int) -> bool:
+        """Whether anything reads this one of several results."""
+
+    def give(self, item: int, value: int) -> None:
+        """What one of several results is; for those that have the batch second."""
+
+    def state(self, argument: Any) -> int:
+        """The number of an argument that has the batch second; the value has it first."""
 
     def is_zeros(self, argument: Any) -> bool:
         """Whether it is a tensor that torch has just made, all of zeros."""
@@ -160,6 +171,12 @@ class Program(Protocol):
 
     def out(self, layer: FusedLayer) -> Buffer:
         """Memory for a layer's result, image by image."""
+
+    def numbers(self, numbers: Array) -> Buffer:
+        """Numbers that are the same for every image."""
+
+    def scratch(self, size: int) -> Buffer:
+        """Memory that a step needs while it runs."""
 
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
         """A layer whose result is the same for every image."""

@@ -88,8 +88,14 @@ class Builder:
             return self.results[self.ends.results.index(value)]
         return Buffer(self.size(value))
 
+    def numbers(self, numbers: Array) -> Buffer:
+        return ConstantBuffer(numbers)
+
+    def scratch(self, size: int) -> Buffer:
+        return Buffer(size)
+
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
-        buffer = ConstantBuffer(numbers)
+        buffer = self.numbers(numbers)
         if layer.out not in self.ends.results:
             self.values[layer.out] = buffer
             return

@@ -34,14 +34,13 @@ SIZES = 8  # other sizes of the inputs that are kept compiled
 class Net:
     """A graph with its weights; `tensors` in the state dict's order, as the graph counts them.
 
-        Safe to call from several threads; `threads` of its own share a batch of 64 or more.
+    Safe to call from several threads; `threads` of its own share a batch of 64 or more.
 
-        >>> from asterism.graph.constants import settle
-    from asterism.graph.network import Node
-        >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
-        >>> net = Net(Graph((2,), layers), {"weight": np.float32([[1, 0], [0, -1]])})
-        >>> net(np.float32([[3, 4]]))
-        array([[3., 0.]], dtype=float32)
+    >>> from asterism.graph.network import Node
+    >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
+    >>> net = Net(Graph((2,), layers), {"weight": np.float32([[1, 0], [0, -1]])})
+    >>> net(np.float32([[3, 4]]))
+    array([[3., 0.]], dtype=float32)
     """
 
     def __init__(

@@ -5,12 +5,13 @@ convolution  conv
 linear       linear
 recurrent    lstm, gru
 pooling      max and average, sliding and adaptive
-norms        batch norm, layer norm
+norms        batch norm, layer norm, group norm
 reductions   mean, softmax
 activations  functions of each number by itself
 joining      sums, products and their like of two values; concatenation
 shaping      flatten, reshape, permute, slices
 constants    weights as values
+images       resizing, transposed convolutions and those of three dimensions
 
 `python -m asterism.graph.operations` prints the page about them in the documentation.
 """
@@ -20,6 +21,8 @@ from __future__ import annotations
 import asterism.graph.operations.activations as activations
 import asterism.graph.operations.constants as constants
 import asterism.graph.operations.convolution as convolution
+import asterism.graph.operations.images.resizing as resizing
+import asterism.graph.operations.images.taps as taps
 import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
 import asterism.graph.operations.norms as norms
@@ -31,7 +34,7 @@ from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (
     *(convolution, linear, recurrent, pooling, norms, reductions, activations),
-    *(joining, shaping, constants),
+    *(joining, shaping, constants, resizing, taps),
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

@@ -177,6 +177,43 @@ class Minimum(OfTwo):
         return torch.minimum
 
 
+class Prelu(Operation):
+    """Below zero times a weight: one for each channel, or one for all."""
+
+    name, code, weights = "prelu", 49, 1
+    captures = ("aten.prelu.default",)
+    kernels = ("COMBINE",)
+    examples = (Example((3, 5, 7), weights=((3,),)), Example((3, 5), weights=((1,),)))
+
+    def capture(self, call: Call) -> int:
+        return call.layer("prelu", (), call.args["weight"])
+
+    def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
+        weight = given[0]
+        fits = weight is not None and weight.shape in ((1,), inputs[0][:1])
+        need(fits, "weights of another size")
+        return inputs[0]
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        assert given[0] is not None
+        return np.where(inputs[0] > 0, inputs[0], inputs[0] * _by_channel(given[0], shape))
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return torch.nn.functional.prelu
+
+    def emit(self, program: Program, layer: FusedLayer) -> None:
+        shape = program.shapes[layer.out]
+        weight = _by_channel(layer.weight, shape)
+        source, out = program.rows(layer.inputs[0], layer), program.out(layer)
+        axes, other = _axes(shape, shape, weight.shape), program.numbers(weight)
+        sizes = [COMBINATIONS.index("prelu"), len(axes), out.size]
+        program.add("COMBINE", layer, source, out, other=other, sizes=sizes, data=(axes,))
+
+
+def _by_channel(weight: Array, shape: Shape) -> Array:
+    return weight.reshape(-1, *[1] * (len(shape) - 1))
+
+
 class Cat(Operation):
     """One after the other along a dimension; the batch is dimension 0."""
 
@@ -219,4 +256,4 @@ class Cat(Operation):
             done += part
 
 
-OPERATIONS = (Add(), Mul(), Sub(), Div(), Maximum(), Minimum(), Cat())
+OPERATIONS = (Add(), Mul(), Sub(), Div(), Maximum(), Minimum(), Prelu(), Cat())

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from asterism.graph.operations.constants import expanded
 from asterism.graph.operations.operation import (
+    MAX_SIZE,
     Example,
     Operation,
     UnsupportedError,
@@ -207,6 +208,70 @@ class Slice(Moving):
         return lambda x: x[(slice(None),) * node["dim"] + (part,)]
 
 
+class Pad(Moving):
+    """A dimension with more indices before and after it; the batch is dimension 0.
+
+    mode   0 fills them with `value`, 1 reflects at the ends, 2 repeats the ends, 3 is circular
+    """
+
+    name, code = "pad", 43
+    defaults = settings(dim=1, before=0, after=0, mode=0, value=0.0)
+    captures = ("aten.pad.default", "aten.constant_pad_nd.default")
+    onnx = "not circular"
+    examples = (
+        Example((3, 5, 7), {"before": 2, "after": 1, "value": 0.5}),
+        Example((3, 5, 7), {"dim": 2, "before": 4, "after": 2, "mode": 1}),
+        Example((3, 5, 7), {"dim": 3, "before": 1, "after": 2, "mode": 2}),
+        Example((3, 5, 7), {"dim": 3, "before": 5, "mode": 3}, onnx=False),
+    )
+
+    def capture(self, call: Call) -> int:
+        mode = MODES.index(call.args.get("mode", "constant"))
+        pads, rank = list(call.args["pad"]), len(call.shape)
+        number = float(call.args["value"] or 0)
+        value = call.value(call.args["self"])
+        for axis, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
+            dim = rank - 1 - axis
+            if (dim == 0 and before | after) or min(before, after) < 0:
+                raise UnsupportedError
+            if before or after:
+                found = {"dim": dim, "before": before, "after": after, "mode": mode}
+                value = call.add("pad", (value,), {**found, "value": number})
+        return value
+
+    def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
+        axis, pads = node["dim"] - 1, (node["before"], node["after"])
+        need(0 <= axis < len(inputs[0]), "its dimension")
+        size = inputs[0][axis]
+        most = (MAX_SIZE, size - 1, MAX_SIZE * (size > 0), size)
+        need(0 <= node["mode"] < len(MODES), "its mode")
+        need(min(pads) >= 0 and max(pads) <= most[node["mode"]], "its settings")
+        return (*inputs[0][:axis], size + sum(pads), *inputs[0][axis + 1 :])
+
+    def filling(self, node: NodeLike) -> float:
+        return float(node.number("value"))
+
+    def move(self, node: NodeLike, x: Any, filling: float) -> Any:
+        pads = [(0, 0)] * x.ndim
+        pads[node["dim"]] = (node["before"], node["after"])
+        if node["mode"] == 0:
+            return np.pad(x, pads, constant_values=filling)
+        return np.pad(x, pads, ("reflect", "edge", "wrap")[node["mode"] - 1])
+
+    def torch(
+        self, torch: Any, node: NodeLike, given: Sequence[Any], shapes: Sequence[Shape]
+    ) -> Any:
+        pads = [0, 0] * (len(shapes[0]) - node["dim"]) + [node["before"], node["after"]]
+        mode, value = MODES[node["mode"]], self.filling(node)
+        if mode == "constant":
+            return lambda x: torch.nn.functional.pad(x, pads, value=value)
+        pads += [0, 0] * (len(shapes[0]) - 1 - len(pads) // 2)  # one pair for each place
+        return lambda x: torch.nn.functional.pad(x, pads, mode)
+
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
 class Expand(Moving):
     """Repeated along dimensions of size 1; its settings are the new shape, without the batch."""
 
@@ -230,4 +295,4 @@ class Expand(Moving):
         return lambda x: x.expand(-1, *node.sizes)
 
 
-OPERATIONS = (Flatten(), Reshape(), Permute(), Slice(), Expand())
+OPERATIONS = (Flatten(), Reshape(), Permute(), Slice(), Pad(), Expand())

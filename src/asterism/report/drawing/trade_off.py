@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asterism.report.drawing.labels import Label, label_points
@@ -41,12 +43,13 @@ def draw_trade_off(account: Account) -> str:
         for number, outcome in enumerate(account.outcomes):
             _draw_outcome(canvas, axes, number, outcome, shown)
         axes.set_xscale("log")
-        axes.margins(x=0.15)
+        axes.set_xlim(_across(account))
         axes.set_ylim(shown.bottom, shown.top)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set(xlabel="Weights left", ylabel=account.score_name.partition(" (h")[0])
         places = [(each.nonzeros, shown.clip(each.score)) for each in account.outcomes]
-        label_points(axes, _labels(account, shown), places + _along_tolerance(account, axes))
+        clear = places + _along_tolerance(account, axes) + _along_front(account, shown)
+        label_points(axes, _labels(account, shown), clear)
         return canvas.svg("trade-off", _describe(account))
 
 
@@ -59,6 +62,15 @@ def describe_outcome(outcome: Outcome) -> str:
         f"{outcome.name}: {outcome.nonzeros:,.0f} weights ({outcome.density_percent:.3g} %),"
         f" {outcome.score:.4g}{spread}{seeds}{verdict}"
     )
+
+
+def _across(account: Account) -> tuple[float, float]:
+    """The ends of the axis of weights, with room for names on the left."""
+    weights = [each.nonzeros for each in account.outcomes]
+    weights += [each.nonzeros for each in account.published]
+    fewest, most = max(min(weights), 1), max(*weights, 1)
+    decades = math.log10(most / fewest) or 1.0
+    return fewest / 10 ** (0.4 * decades), most * 10 ** (0.15 * decades)
 
 
 def _draw_tolerance(axes: Axes, account: Account, shown: Window) -> None:
@@ -93,9 +105,13 @@ def _draw_published(canvas: Canvas, axes: Axes, account: Account, shown: Window)
 
 def _draw_front(axes: Axes, account: Account) -> None:
     """The line of those that no other beats."""
-    front = [each for each in account.outcomes if each.role in ("front", "chosen")]
+    front = _front(account)
     weights, scores = [each.nonzeros for each in front], [each.score for each in front]
     axes.plot(weights, scores, color=SERIES[0], linewidth=1)
+
+
+def _front(account: Account) -> list[Outcome]:
+    return [each for each in account.outcomes if each.role in ("front", "chosen")]
 
 
 def _draw_outcome(canvas: Canvas, axes: Axes, number: int, outcome: Outcome, shown: Window) -> None:
@@ -145,7 +161,7 @@ def _labels(account: Account, shown: Window) -> list[Label]:
 
 def _name(account: Account, outcome: Outcome) -> str:
     in_search = account.trials and outcome.role == "chosen"
-    return f"chosen, {outcome.nonzeros:,.0f} weights" if in_search else outcome.name
+    return f"chosen: {outcome.nonzeros:,.0f}" if in_search else outcome.name
 
 
 def _along_tolerance(account: Account, axes: Axes) -> list[tuple[float, float]]:
@@ -154,6 +170,19 @@ def _along_tolerance(account: Account, axes: Axes) -> list[tuple[float, float]]:
         return []
     low, high = axes.get_xlim()
     return [(low * (high / low) ** (part / 80), account.tolerance) for part in range(81)]
+
+
+def _along_front(account: Account, shown: Window) -> list[tuple[float, float]]:
+    """Places on the line of a search's front."""
+    pairs = pairwise(_front(account)) if account.trials else ()
+    return [
+        (
+            one.nonzeros * (other.nonzeros / one.nonzeros) ** (part / 20),
+            shown.clip(one.score + (other.score - one.score) * part / 20),
+        )
+        for one, other in pairs
+        for part in range(1, 20)
+    ]
 
 
 def _describe(account: Account) -> str:
