@@ -85,8 +85,19 @@ def __getattr__(name: str) -> Any:
     if name == "runtime":
         return importlib.import_module("asterism.runtime")
     if name in _HOME:
-        return getattr(importlib.import_module(f"asterism.{_HOME[name]}"), name)
+        return getattr(_import(name), name)
     raise AttributeError(f"module 'asterism' has no attribute {name!r}")
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(f"asterism.{_HOME[name]}")
+    except ModuleNotFoundError as error:
+        from asterism.errors import missing
+
+        if error.name not in ("torch", "safetensors"):
+            raise
+        raise missing(f"asterism.{name} needs {error.name}", "train") from error
 
 
 def __dir__() -> list[str]:

@@ -82,6 +82,6 @@ def _packages(extra: str) -> list[str]:
         match = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?.*extra == ['\"]([\w-]+)['\"]", line)
         if match and match[3] == extra:
             inner = match[2].split(",") if match[1] == "asterism" else []
-            names = [name for each in inner for name in _packages(each)] or [match[1]]
-            found |= dict.fromkeys(names)
+            names = [name for each in inner for name in _packages(each)]
+            found |= dict.fromkeys(names if inner else [match[1]])
     return list(found)

@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 
 from asterism.cli import app
 from asterism.errors import InputError
+from asterism.export.checkpoints import write_checkpoint
+from support import small
+from support.paths import SMALL
 
 FACTORIES = """
 import torch
@@ -83,3 +86,19 @@ def test_what_goes_wrong_is_one_clear_line(place: str, args: list[str], message:
     with pytest.raises(InputError, match=message) as error:
         run(*(each.format(place) for each in args))
     assert "\n" not in str(error.value)
+
+
+def test_weights_are_loaded_before_anything_is_judged(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "dense.safetensors", small.trained().state_dict())
+    options = [f"{SMALL}:untrained", "--data", f"{SMALL}:loaders"]
+    found = json.loads(run(*options, "--weights", str(tmp_path / "dense.safetensors"), "--json"))
+    assert found["metric"] == small.task().evaluate(small.trained())
+    assert found["doubt"] == ""
+
+
+def test_an_untrained_network_gets_a_question_and_no_advice() -> None:
+    for data in ([], ["--data", f"{SMALL}:loaders"]):
+        output = run(f"{SMALL}:untrained", *data)
+        assert "is the model trained?" in output
+        assert "to start with" not in output
+    assert "to start with" in run(f"{SMALL}:trained", "--data", f"{SMALL}:loaders")

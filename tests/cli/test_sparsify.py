@@ -237,3 +237,17 @@ def test_help_shows_an_example():
     done = sparsify("--help")
     assert done.returncode == 0
     assert "Example" in done.stdout
+
+
+def test_the_budget_grows_by_the_command_alone(tmp_path):
+    out = tmp_path / "out"
+    few = [*FACTORIES, "--max-drop", "2", "--max-epochs", "4", "--threads", "1", "--out", out]
+    assert sparsify(*few).returncode == 0
+    done = sparsify("--resume", "--max-epochs", "8", "--threads", "1", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "recipe.json").read_text())["max_epochs"] == 8
+    assert json.loads((out / "result.json").read_text())["history"][-1]["epochs"] > 4
+    assert sparsify("--resume", "--threads", "1", "--out", out).returncode == 0
+    done = sparsify("--resume", "--max-epochs", "6", "--threads", "1", "--out", out)
+    assert done.returncode == 2
+    assert "a budget may grow, not shrink" in done.stderr

@@ -34,6 +34,12 @@ for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js"
 net = asterism.runtime.load(sys.argv[2])
 assert net(numpy.zeros((2, *net.input_shape), "float32")).shape == (2, 10)
 assert "torch" not in sys.modules
+try:
+    asterism.sparsify
+except asterism.InputError as error:
+    assert str(error).startswith("asterism.sparsify needs torch: pip install "), error
+else:
+    raise AssertionError("torch is here")
 """
 NETWORK = ROOT / "experiments" / "file" / "lenet5-record@1239-0.asterism"
 
@@ -58,9 +64,10 @@ def test_the_hosted_ci_runs_what_ours_does():
 def test_sdist_and_wheel_install_into_an_empty_environment(tmp_path):
     """The wheel is built from the sdist, so that this fails where the sdist lacks a file."""
 
-    def run(*command: str | Path) -> None:
+    def run(*command: str | Path) -> str:
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     run(sys.executable, "-m", "build", "--outdir", tmp_path / "dist", ROOT)
     (sdist,) = (tmp_path / "dist").glob("*.tar.gz")
@@ -73,5 +80,11 @@ def test_sdist_and_wheel_install_into_an_empty_environment(tmp_path):
     # numpy is all that the runtime needs: torch would be two hundred times this wheel.
     install = (sys.executable, "-m", "pip", "--python", python, "install", "-q")
     run(*install, "-c", ROOT / "constraints.txt", "numpy")
-    run(*install, "--no-deps", wheel)
+    run(*install, "--no-index", wheel)  # which asks for nothing more
+    run(sys.executable, "-m", "pip", "--python", python, "check")
     run(python, "-c", ALONE, PROJECT["version"], NETWORK)
+    assert "runs saved networks with numpy" in run(python, "-m", "asterism.cli", "--help")
+    assert run(python.parent / "asterism", "--version").split() == ["asterism", PROJECT["version"]]
+    done = subprocess.run([python.parent / "asterism", "inspect", NETWORK], capture_output=True)
+    assert done.returncode == 2
+    assert re.fullmatch(rb"asterism: this command needs \w+: pip install .+\n", done.stderr)

@@ -275,12 +275,12 @@ def test_flattened_training_is_plain_training(state: Any) -> None:
 def test_arguments_in_another_order_are_named() -> None:
     model = nn.Linear(3, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    order = r"AffineScaling\(optimizer, model, penalty\)"
+    order = r"AffineScaling\(optimizer, model, …\)"
     with pytest.raises(InputError, match=f"model must be a torch.nn.Module.*{order}"):
         AffineScaling(optimizer, ReweightedL1(), model)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=f"found the class ReweightedL1: .*{order}"):
+    with pytest.raises(InputError, match="expected a penalty such as ReweightedL1"):
         AffineScaling(optimizer, model, ReweightedL1)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=f"found float: .*{order}"):
+    with pytest.raises(InputError, match="expected a penalty such as ReweightedL1"):
         AffineScaling(optimizer, model, {"*": 0.1})  # type: ignore[dict-item]
 
 

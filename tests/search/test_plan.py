@@ -161,3 +161,12 @@ def test_the_densities_suggested_are_what_prune_takes() -> None:
     options = {"exclude": list(found.suggestion.exclude)} if found.suggestion.exclude else {}
     optimizer = AffineScaling(sgd, model, ReweightedL1(), **options)  # type: ignore[arg-type]
     optimizer.prune(density=found.suggestion.densities)
+
+
+def test_a_model_no_better_than_its_ruin_is_doubted() -> None:
+    model = nn.Linear(8, 8)
+    nn.init.normal_(model.weight, std=0.9)  # not as PyTorch would
+    constant = Task(lambda *_: None, lambda _: 50.0)
+    found = plan(model, constant)
+    assert "is the model trained?" in found.doubt
+    assert "no worse" in str(found)

@@ -15,7 +15,7 @@ from torch import nn
 import asterism
 from asterism import InputError, Task
 from asterism.experiments.training import DivergedError
-from support.small import loaders, task, task_with, trained
+from support.small import loaders, task, task_with, trained, untrained
 
 TARGETS = ("0.weight", "4.weight")
 TOTAL = 20 * 32 + 32 * 3
@@ -434,3 +434,11 @@ def test_points_against_fractions_are_pointed_out(model, scale, max_drop, looks_
             max_drop=max_drop,
             max_epochs=2,
         )
+
+
+def test_an_untrained_model_is_asked_about():
+    model = untrained()
+    with pytest.warns(UserWarning, match=r"is the model trained\?") as caught:
+        result = asterism.sparsify(model, task(), max_drop=1.0, max_epochs=2)
+    assert caught[0].filename == __file__
+    assert "is the model trained?" in result.history[1].note

@@ -1,8 +1,10 @@
 """The command line: arguments to function calls. One module per command, no logic of its own.
 
-Heavy imports happen inside the commands, so that `asterism --help` answers at once.
+Heavy imports happen inside the commands, so that `asterism --help` answers at once. Where numpy is
+all that is installed, the program tells what it can do and what to install.
 
     commands/    one file for each command
+    program      the commands as one program
     common       what several commands share
     source       a file, or the folder of a run, with its model and data
     factories    models and data by the name of the function that makes them
@@ -14,53 +16,67 @@ Heavy imports happen inside the commands, so that `asterism --help` answers at o
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import typer
+import warnings
+from typing import Any
 
 from asterism import __version__
-from asterism.cli.commands.bench import bench
-from asterism.cli.commands.compress import compress
-from asterism.cli.commands.evaluate import evaluate
-from asterism.cli.commands.export import export
-from asterism.cli.commands.inspect import inspect
-from asterism.cli.commands.plan import plan
-from asterism.cli.commands.report import report
-from asterism.cli.commands.reproduce import reproduce
-from asterism.cli.commands.sparsify import sparsify
-from asterism.errors import InputError
+from asterism.errors import InputError, install_line
 
-app = typer.Typer(
-    help="Sparse neural networks by re-weighted learning.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
-app.command()(reproduce)
-app.command()(plan)
-app.command()(compress)
-app.command()(inspect)
-app.command()(sparsify)
-app.command()(evaluate)
-app.command()(bench)
-app.command()(export)
-app.command()(report)
-
-
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    if version:
-        print(f"asterism {__version__}")
-        raise typer.Exit
+COMMANDS_NEED = ("torch", "typer", "rich", "safetensors", "tomli")
+"""What the commands need beside numpy."""
 
 
 def main() -> None:
     """The program `asterism`: an error that a user can correct is one line and exit code 2."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        try:
+            _run()
+        except InputError as error:
+            print(f"asterism: {error}", file=sys.stderr)
+            sys.exit(2)
+
+
+def _run() -> None:
     try:
+        from asterism.cli.program import app
+
         app()
-    except InputError as error:
-        print(f"asterism: {error}", file=sys.stderr)
-        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in COMMANDS_NEED:
+            raise
+        _run_alone(str(error.name), sys.argv[1:])
+
+
+def _run_alone(missing: str, arguments: list[str]) -> None:
+    """What can be said where only numpy is installed."""
+    if arguments == ["--version"]:
+        print(f"asterism {__version__}")
+    elif arguments and set(arguments) != {"--help"}:
+        raise InputError(f"this command needs {missing}: {install_line('train')}")
+    else:
+        print(ALONE.format(version=__version__, line=install_line("train")))
+
+
+ALONE = """asterism {version}, the runtime alone. In Python it runs saved networks with numpy:
+
+    import asterism
+    answers = asterism.runtime.load("net.asterism")(inputs)
+
+The commands (sparsify, plan, compress, evaluate, export, inspect, bench, report, reproduce) need
+torch and a few small packages:
+
+    {line}"""
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """On one line, without the place in the code, which is not the user's."""
+    print(f"asterism: warning: {message}", file=sys.stderr)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from asterism.cli.program import app
+
+        return app
+    raise AttributeError(f"module 'asterism.cli' has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import warnings
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from asterism.errors import missing
 from asterism.graph.compaction import compact
 from asterism.storage.atomic_files import write_atomically
+
+OPSET = 20
 
 
 def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> nn.Module:
@@ -30,6 +33,17 @@ def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> nn.Modul
     return smaller
 
 
+def _rms_norm(graph: Any, x: Any, sizes: Any, weight: Any, eps: Any) -> Any:
+    """An operation that torch's exporter does not know, by others."""
+    helper: Any = importlib.import_module("torch.onnx.symbolic_helper")
+    rank, small = len(helper._get_const(sizes, "is", "sizes")), helper._get_const(eps, "f", "eps")
+    axes = graph.op("Constant", value_t=torch.arange(-rank, 0))
+    squares = graph.op("ReduceMean", graph.op("Mul", x, x), axes)
+    squares = graph.op("Add", squares, graph.op("Constant", value_t=torch.tensor(small)))
+    made = graph.op("Div", x, graph.op("Sqrt", squares))
+    return made if helper._is_none(weight) else graph.op("Mul", made, weight)
+
+
 def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
     """A model as it is, in the format of ONNX."""
     if importlib.util.find_spec("onnx") is None:
@@ -37,11 +51,14 @@ def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
     buffer: Any = io.BytesIO()  # which the exporter takes, though its types say paths only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter is the old one: it is the simpler
+        register: Any = vars(torch.onnx)["register_custom_op_symbolic"]
+        register("aten::rms_norm", _rms_norm, OPSET)
         torch.onnx.export(
             model,
             (example,),
             buffer,
             dynamo=False,
+            opset_version=OPSET,
             input_names=["x"],
             output_names=["y"],
             dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}},

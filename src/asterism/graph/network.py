@@ -4,13 +4,14 @@ Owns how layers and their settings are written down. Knows nothing of torch; wha
 which settings it has and what it computes is the operations'.
 
 A value is a number: first come the network's inputs, then the result of each node in turn. A weight
-is a number too: its place in the state dict's order. The first dimension of every value is the
-batch, of any size.
+is a number too: its place in the state dict's order, or −v for a weight that is the value v, which
+is then computed from other weights alone. The first dimension of every value is the batch, of any
+size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from asterism.errors import FormatError
@@ -86,6 +87,17 @@ class Node:
         found = [None if place is None else weights[place] for place in self.weights]
         return found + [None] * (OPERATIONS[self.op].weights - len(found))
 
+    @property
+    def made_weights(self) -> tuple[int, ...]:
+        """The values that are weights of this layer."""
+        return tuple(-weight for weight in self.weights if weight is not None and weight < 0)
+
+    def renumbered(self, numbers: Mapping[int, int]) -> Node:
+        """The same layer where values have other numbers."""
+        inputs = tuple(numbers[value] for value in self.inputs)
+        weights = [w if w is None or w >= 0 else -numbers[-w] for w in self.weights]
+        return Node(self.op, inputs, weights, self.settings)
+
     def pair(self, name: str) -> tuple[int, int]:
         return self[f"{name}_h"], self[f"{name}_w"]
 
@@ -157,6 +169,18 @@ class Graph:
         return self.inputs == (Input(self.input_shape),) and self.outputs == (len(self.nodes),)
 
 
+def living(graph: Graph) -> Graph:
+    """The graph without the nodes that no output needs; values are numbered anew."""
+    count, needed = len(graph.inputs), set(graph.outputs)
+    for place in range(len(graph.nodes) - 1, -1, -1):
+        if place + count in needed:
+            needed |= {*graph.nodes[place].inputs, *graph.nodes[place].made_weights}
+    kept = sorted(needed | set(range(count)))
+    numbers = {value: number for number, value in enumerate(kept)}
+    nodes = tuple(graph.nodes[value - count].renumbered(numbers) for value in kept[count:])
+    return Graph(graph.inputs, nodes, tuple(numbers[value] for value in graph.outputs))
+
+
 def encode(graph: Graph) -> bytes:
     """The graph as bytes: its version, the inputs, each layer in turn, and the outputs.
 
@@ -209,7 +233,7 @@ def _write_weights(out: Writer, weights: Sequence[int | None], expected: int) ->
     """The place that would be expected of the next weight."""
     for weight in weights:
         out.number(0 if weight is None else 1 + zigzag(weight - expected))
-        expected = expected if weight is None else weight + 1
+        expected = expected if weight is None or weight < 0 else weight + 1
     return expected
 
 
@@ -287,10 +311,10 @@ def _read_weights(
     for _ in range(count):
         distance = read.number()
         weight = expected + unzigzag(distance - 1) if distance else None
-        if weight is not None and not 0 <= weight <= MAX_NUMBER:
+        if weight is not None and not -place <= weight <= MAX_NUMBER:
             raise FormatError(f"layer {place} of the graph names the weight {weight}")
         weights.append(weight)
-        expected = expected if weight is None else weight + 1
+        expected = expected if weight is None or weight < 0 else weight + 1
     return weights, expected
 
 

@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 5  # as in kernels/program.h
+INTERFACE = 6  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -23,9 +23,12 @@ KERNELS = (
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
     *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
     *("FC_SPARSE_ROWS", "LSTM", "GRU"),
+    *("COMBINE", "MEAN", "CONV_TAPS", "RESIZE"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),
+    *("scale_shift", "elu", "power", "hard_swish", "hard_sigmoid", "mish", "exp", "log", "abs"),
+    "softplus",
 )
 
 

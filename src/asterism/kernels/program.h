@@ -8,15 +8,17 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 5 };
+enum { INTERFACE = 6 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
 enum { LANES = 16 };   /* floats in the widest vector */
 enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 
-enum Space { SCRATCH, INPUT, OUTPUT };
-enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH };
+/* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
+enum Space { SCRATCH, INPUT, OUTPUT, CONSTANT };
+enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH,
+                  SCALE_SHIFT, ELU, POWER, HARD_SWISH, HARD_SIGMOID, MISH, EXP, LOG, ABS, SOFTPLUS };
 enum Operation {
     PACK,
     CONV_SPARSE,
@@ -41,6 +43,10 @@ enum Operation {
     FC_SPARSE_ROWS,
     LSTM,
     GRU,
+    COMBINE,
+    MEAN,
+    CONV_TAPS,
+    RESIZE,
 };
 
 typedef struct {
@@ -90,7 +96,7 @@ typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
-        *fc_sparse_rows, *lstm, *gru;
+        *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

@@ -54,6 +54,7 @@ typedef struct {
 
 static float *at(const Place *place, const Operand *operand, int64_t image)
 {
+    if (operand->space == CONSTANT) return (float *)(intptr_t)operand->offset;
     float *base = operand->space == SCRATCH ? place->scratch
                   : operand->space == INPUT ? (float *)place->in : place->out;
     return base + operand->offset + image * operand->stride;
@@ -72,6 +73,8 @@ static void run_step(const Place *place, const Step *s, int64_t image, int64_t i
         [LAYER_NORM] = asterism_layer_norm, [SOFTMAX] = asterism_softmax,
         [GATHER] = asterism_gather, [COPY_CHUNKS] = asterism_copy_chunks,
         [FC_SPARSE_ROWS] = k->fc_sparse_rows, [LSTM] = k->lstm, [GRU] = k->gru,
+        [COMBINE] = k->combine, [MEAN] = k->mean, [CONV_TAPS] = k->conv_taps,
+        [RESIZE] = k->resize,
     };
     kernels[s->operation](s, at(place, &s->in, image), at(place, &s->other, image),
                           at(place, &s->out, image), images);

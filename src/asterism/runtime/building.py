@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asterism.graph.stages import FusedLayer, Shape
+from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.cost import Choice
 from asterism.runtime.packing import BLOCK
-from asterism.runtime.steps import INPUT, OUTPUT, Buffer, Planned
+from asterism.runtime.steps import INPUT, OUTPUT, Buffer, ConstantBuffer, Planned
 from asterism.runtime.windows import Indices
 
 
@@ -87,6 +87,20 @@ class Builder:
         if value in self.ends.results:
             return self.results[self.ends.results.index(value)]
         return Buffer(self.size(value))
+
+    def numbers(self, numbers: Array) -> Buffer:
+        return ConstantBuffer(numbers)
+
+    def scratch(self, size: int) -> Buffer:
+        return Buffer(size)
+
+    def constant(self, layer: FusedLayer, numbers: Array) -> None:
+        buffer = self.numbers(numbers)
+        if layer.out not in self.ends.results:
+            self.values[layer.out] = buffer
+            return
+        sizes = [1, buffer.size, buffer.size, 0]
+        self.add("COPY_CHUNKS", layer, buffer, self.out(layer), sizes=sizes)
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike: columns stay columns."""

@@ -232,7 +232,7 @@ def recurrent_sparse(weight: Array, bias: Array) -> Data:
     """A recurrent matrix as SELL-8; after the places of its weights, where each gate's sums are."""
     order = np.argsort((weight != 0).sum(1), kind="stable")
     weights, places, starts = _sell(weight[order])
-    found = np.concatenate([places, _gate_places(np.argsort(order), weight.shape[1])])
+    found = np.concatenate([places, _gate_places(order, weight.shape[1])])
     return weights, found.astype(np.uint16), starts, _padded(bias[order], 8)
 
 
@@ -246,9 +246,10 @@ def recurrent_dense(weight: Array, bias: Array) -> Data:
     return packed, places, np.zeros(4 * panels + 1, np.int32), _padded(bias, 32)
 
 
-def _gate_places(places: npt.NDArray[np.intp], units: int) -> npt.NDArray[np.intp]:
-    """Of each gate, filled to whole vectors."""
-    return np.pad(places.reshape(-1, units), ((0, 0), (0, -units % 8))).ravel()
+def _gate_places(order: npt.NDArray[np.intp], units: int) -> npt.NDArray[np.intp]:
+    """Where the sums of each gate are, if rows are in this order; filled to whole vectors."""
+    places = np.argsort(order).reshape(-1, units)
+    return np.pad(places, ((0, 0), (0, -units % 8))).ravel()
 
 
 def fc_dense(layer: FusedLayer) -> Data:

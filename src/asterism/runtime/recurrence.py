@@ -1,7 +1,7 @@
 """Layers over the rows of an image: linear layers over many of them, and recurrent layers.
 
-Of a recurrent layer the inputs' part is one product for all steps; what is left for each step is the
-recurrent matrix times the state, and the gates.
+Of a recurrent layer the inputs' part is one product for all steps; what is left for each step is
+the recurrent matrix times the state, and the gates.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class Recurrence(Builder):
         own = cost.recurrent(matrices, steps)
         self.choices[layer.place] = own._replace(seconds=own.seconds + choice.seconds)
         padded, cells = -(-units // 8) * 8, layer.node.op == "lstm"
-        apart = (1 + cells) * padded + -(-rows // 32) * 32
+        apart = (1 + cells) * padded + -(-rows // 32) * 32  # its state, and a step's sums
         memory = self._state(layer, padded, apart, len(directions), units)
         out, wide = self.out(layer), len(directions) * units
         extra = self.shapes[layer.out][0] - steps
         for place, (_, matrix, _, bias) in enumerate(directions):
             assert matrix is not None
             pack = packing.recurrent_sparse if own.sparse else packing.recurrent_dense
-            data = pack(matrix, np.zeros(rows, np.float32) if bias is None else bias)
-            sizes = [steps, units, len(data[3]) // 8, 0 if own.sparse else units]
+            data = pack(matrix, _or_zeros(bias, rows))
+            sizes = [steps, units, len(data[3]) // 8, not own.sparse]
             sizes += [rows * len(directions), place * rows, wide, place * units]
-            sizes += [place * apart, place, len(layer.inputs) > 1, extra]
+            sizes += [place * apart, len(data[1]), place, len(layer.inputs) > 1, extra]
             kernel = layer.node.op.upper()
             self.add(kernel, layer, sums, out, other=memory, sizes=sizes, data=data)
 

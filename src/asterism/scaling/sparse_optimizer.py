@@ -65,7 +65,7 @@ class SparseOptimizer(OptimizerWrapper):
         freeze_zeros: bool,
     ) -> None:
         inner.check_supported(optimizer)
-        _check_order(type(self).__name__, model, penalty)
+        _check_model(type(self).__name__, model)
         super().__init__(optimizer)
         targets = inner.targets(optimizer, model, include, exclude)
         if isinstance(penalty, Mapping):
@@ -280,19 +280,10 @@ class SparseOptimizer(OptimizerWrapper):
         return f"{type(self).__name__}({self.optimizer!r}, {weights}, t = {self.iteration})"
 
 
-def _check_order(name: str, model: object, penalty: object) -> None:
-    """An error where the arguments are not what their places ask for."""
-    order = f"the arguments are {name}(optimizer, model, penalty)"
+def _check_model(name: str, model: object) -> None:
+    """An error where another argument stands in the model's place."""
     if not isinstance(model, nn.Module):
-        raise InputError(f"the model must be a torch.nn.Module, found {_kind(model)}: {order}")
-    penalties = penalty.values() if isinstance(penalty, Mapping) else [penalty]
-    for each in penalties:
-        if not isinstance(each, Penalty):
-            raise InputError(
-                f"the penalty must be one of asterism's, as ReweightedL1(0.1), found"
-                f" {_kind(each)}: {order}"
-            )
-
-
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise InputError(
+            f"the model must be a torch.nn.Module, found {type(model).__name__}: the arguments are"
+            f" {name}(optimizer, model, …)"
+        )

@@ -24,13 +24,16 @@ from torch import Tensor
 
 from asterism.errors import FormatError, InputError
 from asterism.export.checkpoints import write_checkpoint
+from asterism.search.limits import SearchBudget
 from asterism.search.pareto import Point
 from asterism.storage.atomic_files import write_json
+from asterism.storage.config import differences
 from asterism.storage.packing import Packed, unpack
 from asterism.storage.run_folder import RunFolder, own
 from asterism.storage.snapshots import read_snapshot, write_snapshot
 
 VERSION = 1
+LIMITS = ("max_epochs", "max_minutes")
 
 Files = Mapping[str, dict[str, Any]]
 
@@ -51,10 +54,34 @@ def open_folder(
             raise InputError("there is nothing to resume without a folder: give run='folder'")
         yield SearchFolder(None)
         return
-    with own(Path(folder), config, resume) as owned:
+    with own(Path(folder), config, resume, changes_beyond_budget) as owned:
         if (owned.path / "state.pt").exists() and not (owned.path / "config.json").exists():
             raise InputError(f"{folder} has lost its config.json: choose another folder")
+        for name, content in (beside or {}).items():
+            if (owned.path / name).exists() and any(limit in content for limit in LIMITS):
+                write_json(owned.path / name, content)  # with the budget, which may have grown
         yield SearchFolder(owned, beside)
+
+
+def changes_beyond_budget(found: Any, config: Any) -> list[str]:
+    """Where two configs differ, or two recipes; a budget that has grown is no difference.
+
+    >>> changes_beyond_budget({"max_epochs": 60, "seed": 0}, {"max_epochs": 80, "seed": 1})
+    ['seed']
+    """
+    before, now = _budget(found), _budget(config)
+    if before is None or now is None or not now.covers(before):
+        return differences(found, config)
+    return [each for each in differences(found, config) if each.split(".")[-1] not in LIMITS]
+
+
+def _budget(settings: Any) -> SearchBudget | None:
+    """The budget in a config, where it is a part, or in a recipe, where it is spread out."""
+    try:
+        part = settings.get("budget", settings)
+        return SearchBudget(**{name: part.get(name) for name in (*LIMITS, "epochs_per_cut")})
+    except (AttributeError, TypeError, InputError):
+        return None
 
 
 class SearchFolder:
@@ -98,6 +125,11 @@ class SearchFolder:
             return state, points, Point(**start)
         except (KeyError, TypeError) as error:
             raise FormatError(f"{path} holds no search: {error}") from error
+
+    def reopen(self) -> None:
+        """Before a finished search is continued with a larger budget."""
+        if self.owned is not None:
+            self.owned.reopen()
 
     def finish(self, result: dict[str, Any], best: Point, front: list[Point]) -> None:
         """The networks and the numbers, for others to use.

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from asterism.errors import InputError
 
 DEFAULT_EPOCHS = 60
+UNTRAINED = (
+    "is the model trained? Its weights are as PyTorch initialises them: load trained ones first"
+    " (on the command line --weights FILE)"
+)
 TRIALS = 10
 """The trials into which a budget is divided, roughly, unless epochs_per_cut is given."""
 
@@ -74,6 +78,10 @@ class Goal:
         )
 
 
+SPENT = "the budget is spent"
+"""Why a search ended that a larger budget may continue."""
+
+
 @dataclass(frozen=True)
 class SearchBudget:
     """What a search may spend: epochs, minutes or both; 60 epochs if neither is given.
@@ -94,6 +102,21 @@ class SearchBudget:
             raise InputError(f"max_minutes must be positive and finite, got {self.max_minutes}")
         if self.epochs_per_cut is not None and self.epochs_per_cut < 1:
             raise InputError(f"epochs_per_cut must be at least 1, got {self.epochs_per_cut}")
+
+    def covers(self, other: SearchBudget) -> bool:
+        """Whether what the other may spend may be spent here as well.
+
+        >>> [SearchBudget(max_epochs=each).covers(SearchBudget()) for each in (80, 40)]
+        [True, False]
+        """
+        pairs = zip(self._limits(), other._limits(), strict=True)
+        return self.epochs_per_cut == other.epochs_per_cut and all(a >= b for a, b in pairs)
+
+    def _limits(self) -> tuple[float, float]:
+        """In epochs and in minutes."""
+        epochs = math.inf if self.max_minutes is not None else DEFAULT_EPOCHS
+        minutes = math.inf if self.max_minutes is None else self.max_minutes
+        return (epochs if self.max_epochs is None else self.max_epochs), minutes
 
     def trial(self, epochs: int, seconds: float) -> int:
         """The epochs of one cut, once the first epochs have shown how long they take."""

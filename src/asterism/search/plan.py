@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +18,9 @@ from torch import nn
 from asterism.errors import InputError
 from asterism.pruning.scores import count, magnitude
 from asterism.pruning.selection import Candidates, select
+from asterism.search.limits import UNTRAINED, Goal
 from asterism.search.task import Evaluate, TaskLike, check_task
+from asterism.weights.initial import is_untrained
 from asterism.weights.macs import macs
 from asterism.weights.metrics import modes_kept
 from asterism.weights.targets import Candidate, survey
@@ -74,11 +76,18 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows, the metric of the model as it is, and a suggestion. `str` makes it a table."""
+    """The dry run of a search; `str` makes it a table.
+
+    rows        one for each parameter
+    metric      of the model as it is
+    suggestion  where to start
+    doubt       why the model may not be trained, which all of this is worth nothing without
+    """
 
     rows: tuple[Row, ...]
     metric: float | None
     suggestion: Suggestion
+    doubt: str = ""
 
     @property
     def touched(self) -> tuple[Row, ...]:
@@ -91,7 +100,8 @@ class Plan:
             metrics = {str(density): _finite(value) for density, value in row.metrics.items()}
             rows.append(asdict(row) | {"size": row.size, "metrics": metrics})
         suggestion = asdict(self.suggestion)
-        return {"metric": self.metric, "parameters": rows, "suggestion": suggestion}
+        found = {"metric": self.metric, "parameters": rows, "suggestion": suggestion}
+        return {**found, "doubt": self.doubt}
 
     def __str__(self) -> str:
         densities = sorted({each for row in self.rows for each in row.metrics}, reverse=True)
@@ -101,7 +111,8 @@ class Plan:
         sizes = f"{sum(row.size for row in self.touched):,} of {sum(r.size for r in self.rows):,}"
         metric = "" if self.metric is None else f"; the metric of the model is {self.metric:.4g}"
         summary = f"{sizes} parameters would be made sparse{metric}"
-        return "\n".join([*lines, "", summary, *([str(self.suggestion)] if self.touched else [])])
+        advice = [self.doubt or str(self.suggestion)] if self.touched else []
+        return "\n".join([*lines, "", summary, *advice])
 
 
 def plan(
@@ -143,7 +154,25 @@ def plan(
             _row(each, work.get(each.param), _sensitivity(model, task, each, densities))
             for each in candidates
         ]
-    return Plan(tuple(rows), metric, suggest(rows, metric))
+        doubt = _doubt(model, task, metric, [each.param for each in candidates if each.chosen])
+    return Plan(tuple(rows), metric, suggest(rows, metric), doubt)
+
+
+def _doubt(
+    model: nn.Module, task: TaskLike | None, metric: float | None, params: list[nn.Parameter]
+) -> str:
+    """Why the model may not be trained, or nothing."""
+    if is_untrained(model):
+        return UNTRAINED
+    if task is None or metric is None or not params:
+        return ""
+    with ExitStack() as stack:
+        for param in params:
+            stack.enter_context(_cut(param, 1 / param.numel()))
+        ruined = float(task.evaluate(model))
+    if Goal(0.0, task.higher_is_better).drop(metric, ruined) > 0:
+        return ""
+    return f"with hardly a weight left the metric is {ruined:.4g}, no worse: is the model trained?"
 
 
 def _row(candidate: Candidate, work: int | None, tried: dict[float, float]) -> Row:

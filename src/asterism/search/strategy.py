@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,11 +19,12 @@ from torch import Tensor
 
 from asterism.errors import InputError
 from asterism.pruning.scores import count
-from asterism.search.limits import TRIALS
+from asterism.search.limits import SPENT, TRIALS, UNTRAINED
 from asterism.search.options import SparsifyOptions
 from asterism.search.state import Position, SearchState
 from asterism.search.trial import CollapseError, Trainer
 from asterism.storage.packing import Packed, unpack
+from asterism.weights.initial import is_untrained
 
 FIRST_RATIO = 0.3
 LAST_RATIO = 0.9
@@ -40,6 +42,9 @@ REWEIGHTING_TRIALS, REWEIGHTING_COST = 4, 0.25
 
 SETTLING_COST = 4.0
 """What of the tolerance an epoch may cost at its full learning rate: it is no retraining yet."""
+
+TELLING_GAIN = 10.0
+"""A trained model does not gain as many tolerances in an epoch."""
 
 PROBES = 6
 
@@ -65,10 +70,21 @@ class Search:
     def run(self) -> None:
         if not self.state.restore():
             self._measure_dense()
+        elif self._may_continue():
+            self.position.stop_reason = ""
+            self.state.folder.reopen()
         while not self.position.stop_reason:
             self.position.stop_reason = self._advance()
             self.state.save()
         self.state.finish()
+
+    def _may_continue(self) -> bool:
+        """Whether the search ended for want of budget, and now there is more."""
+        position = self.position
+        wanted = position.epochs_per_cut or 1
+        return SPENT in position.stop_reason and bool(
+            self.budget.next_trial(position.epochs, position.seconds, wanted)
+        )
 
     # ------------------------------------------------------------------ trials
 
@@ -80,6 +96,8 @@ class Search:
             ruined = self._measure_cut(start.packed, self.fewest / self.total)
             self.state.load(start.packed)
             self.state.goal.check(dense, ruined)
+        if is_untrained(self.trainer.model):
+            warnings.warn(UNTRAINED, stacklevel=5)
         self.state.begin(dense)
         self.position.ratio, self.position.strength = FIRST_RATIO, FIRST_STRENGTH
 
@@ -95,7 +113,7 @@ class Search:
             return self._finished(f"no cut by {1 - LAST_RATIO:.0%} holds the tolerance")
         epochs = self.budget.next_trial(position.epochs, position.seconds, position.epochs_per_cut)
         if not epochs:
-            return self._finished("the budget is spent")
+            return self._finished(SPENT)
         if not position.density:
             position.density = self._free_density()
         target = count(position.density * position.ratio, self.total)
@@ -140,9 +158,17 @@ class Search:
         else:
             position.optimizer += 1
             note = note or "the metric fell without any cut: another optimizer"
-        self.state.record("settle", metric, note)
+        self.state.record("settle", metric, _join(note, self._is_it_trained(metric)))
         left = self.budget.next_trial(position.epochs, position.seconds, 1)
-        return "" if left else self._finished("the budget is spent")
+        return "" if left else self._finished(SPENT)
+
+    def _is_it_trained(self, metric: float) -> str:
+        """Doubt, where one epoch gains many times the tolerance."""
+        goal, dense = self.state.goal, self.state.start.metric
+        gain = -goal.drop(dense, metric)
+        if not gain > TELLING_GAIN * goal.max_drop or not goal.max_drop:
+            return ""
+        return f"better by {gain:.4g} after one epoch: is the model trained?"
 
     @property
     def _epochs_to_reweight(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ from asterism.storage.config import differences
 
 if sys.platform != "win32":
     import fcntl
+
+Compare = Callable[[Any, Any], list[str]]
 
 CONFIG, HISTORY, RESULT = "config.json", "history.json", "result.json"
 
@@ -50,6 +52,10 @@ class RunFolder:
         path = self.path / RESULT
         return read_json(path) if path.exists() else None
 
+    def reopen(self) -> None:
+        """Takes the numbers away: the run is to be continued beyond its end."""
+        (self.path / RESULT).unlink(missing_ok=True)
+
     def finish(self, history: Sequence[Any], result: Mapping[str, Any]) -> None:
         """The last that a run writes: its history and its numbers."""
         write_json(self.path / HISTORY, list(history))
@@ -57,38 +63,48 @@ class RunFolder:
 
 
 @contextmanager
-def own(folder: Path, config: dict[str, Any], resume: bool) -> Iterator[RunFolder]:
+def own(
+    folder: Path, config: dict[str, Any], resume: bool, compare: Compare = differences
+) -> Iterator[RunFolder]:
     """A folder for one run: locked, writable, and free or begun by the same config.
 
-    folder  made if it is not there, and taken away again if nothing was written
-    config  what identifies the run
-    resume  whether a run that the folder holds may be continued
+    folder   made if it is not there, and taken away again if nothing was written
+    config   what identifies the run
+    resume   whether a run that the folder holds may be continued
+    compare  gives what tells the config in the folder and this one apart
 
     Whatever is wrong is an InputError before any work, and nothing in the folder is touched.
     """
     plain = json.loads(json.dumps(config))  # as it comes back from the file: lists, no tuples
     with alone_in(folder):
-        refuse_others(folder / CONFIG, plain, resume)
+        refuse_others(folder / CONFIG, plain, resume, compare)
         if not (folder / RESULT).exists():  # a finished run is read, if need be from a full disk
             check_writable(folder / CONFIG)
+        if (folder / CONFIG).exists() and differences(read_json(folder / CONFIG), plain):
+            write_json(folder / CONFIG, plain)  # what was allowed to change
         yield RunFolder(folder, plain)
 
 
-def refuse_others(path: Path, config: dict[str, Any], resume: bool) -> None:
+def refuse_others(
+    path: Path, config: dict[str, Any], resume: bool, compare: Compare = differences
+) -> None:
     """An error if the file at `path` is of another run, or of one that is not to be resumed.
 
-    path    a file that identifies a run; a folder without it is free
-    config  what the file must hold
-    resume  whether the run may be continued
+    path     a file that identifies a run; a folder without it is free
+    config   what the file must hold
+    resume   whether the run may be continued
+    compare  gives what tells the two apart
     """
     if not path.exists():
         return
     folder, found = path.parent, read_json(path)
-    changed = differences(found, config)
+    changed = compare(found, config)
     if changed:
         advice = "choose another folder, or delete it"
         if changed == ["threads"]:
             advice = f"add --threads {found['threads']}, or {advice}"
+        elif all(each.endswith(("max_epochs", "max_minutes")) for each in changed):
+            advice = f"a budget may grow, not shrink; or {advice}"
         raise InputError(
             f"{folder} belongs to another config (it differs in {', '.join(changed)}): {advice}"
         )

@@ -8,5 +8,6 @@ partition    a weight divided into groups
 metrics      non-zeros, densities, live units, kurtosis, error
 macs         multiplications per example
 sharding     a rank's part of a tensor, and sums over all parts
+initial      whether weights are as PyTorch initialises them
 noise        random numbers that do not depend on the sharding
 """

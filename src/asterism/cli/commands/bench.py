@@ -66,7 +66,7 @@ def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:
     """A batch for each of the two plans that were timed: of single images, and of blocks."""
     import numpy as np
 
-    from asterism.runtime.net import FEW
+    from asterism.runtime.sized import FEW
 
     sizes = [max((size for size in batches if few == (size < FEW)), default=0) for few in (1, 0)]
     draw = np.random.default_rng(0)

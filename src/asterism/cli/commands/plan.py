@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from asterism.cli.source import find_source
 
 
 def plan(
@@ -17,6 +20,9 @@ def plan(
             help="Another such function, as for `asterism sparsify`: it gives (train_loader,"
             " valid_loader). Adds the work per example and the sensitivity of each layer."
         ),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Trained weights: .safetensors, .pt or .asterism.")
     ] = None,
     include: Annotated[
         list[str] | None, typer.Option(help="Only weights that fit this pattern; may be repeated.")
@@ -33,10 +39,13 @@ def plan(
     import json
 
     from asterism.cli.factories import make_data, make_model
+    from asterism.export.checkpoints import load_into
     from asterism.search.plan import plan as make_plan
     from asterism.search.task import supervised
 
     network = make_model(model)
+    if weights is not None:
+        load_into(network, find_source(weights).path)
     task = None if data is None else supervised(**make_data(data))
     found = make_plan(network, task, include=include or None, exclude=exclude or None)
     print(json.dumps(found.to_json(), indent=2) if as_json else found)

@@ -20,7 +20,7 @@ from asterism.cli.recipe_file import (
     numbers_by_pattern,
     read_recipe,
 )
-from asterism.cli.source import COMMAND, RECIPE
+from asterism.cli.source import COMMAND, RECIPE, find_source
 
 if TYPE_CHECKING:
     from asterism.search.pareto import TrialRecord
@@ -98,7 +98,7 @@ def sparsify(
     torch.manual_seed(chosen.seed)
     network = make_model(chosen.model)
     if chosen.weights is not None:
-        load_into(network, Path(chosen.weights))
+        load_into(network, find_source(Path(chosen.weights)).path)
     task = supervised(**make_data(chosen.data))
     command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
@@ -118,6 +118,7 @@ def sparsify(
 def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> Recipe:
     """Options before the recipe; in a folder in use, none but the ones it was begun with."""
     from asterism.errors import InputError
+    from asterism.search.folder import changes_beyond_budget
     from asterism.storage.run_folder import refuse_others
 
     read = {} if recipe is None else read_recipe(recipe)
@@ -126,7 +127,7 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     if resume and not (begun or read or given):
         raise InputError(f"{out} holds no search to continue")
     chosen = make_recipe({**begun, **read, **given}, recipe)
-    refuse_others(kept, chosen.plain(), resume)
+    refuse_others(kept, chosen.plain(), resume, changes_beyond_budget)
     return chosen
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asterism.graph.operations.operation import Elementwise, Example, settings
+from asterism.graph.operations.operation import Elementwise, Example, UnsupportedError, settings
 from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Program, Shape
 
 
@@ -162,4 +162,150 @@ class Clamp(Activation):
         return "clamp", float(node.number("low")), float(node.number("high"))
 
 
-OPERATIONS = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), LeakyRelu(), Clamp())
+class Elu(Activation):
+    """x, or below zero `alpha` · (exp(x / `width`) − 1): ELU, CELU, and SELU but for a factor."""
+
+    name, code = "elu", 36
+    defaults = settings(alpha=1.0, width=1.0)
+    captures = in_place_too("elu", "selu", "celu")
+    examples = (Example((3, 5, 7)), Example((40,), {"alpha": 0.5}),
+                Example((40,), {"alpha": 0.5, "width": 0.5}))  # fmt: skip
+
+    def capture(self, call: Call) -> int:
+        alpha, width = float(call.args.get("alpha", _SELU_ALPHA)), 1.0
+        factor = float(call.args.get("scale", 1))
+        if "celu" in call.name:
+            width = alpha
+        elif "selu" in call.name:
+            factor = _SELU_SCALE
+        else:
+            width = 1 / call.args["input_scale"]
+        found = call.layer("elu", {"alpha": alpha, "width": width})
+        return scaled(call, found, factor, 0.0)
+
+    def of(self, node: NodeLike, x: Array) -> Array:
+        alpha, width = np.float32(node.number("alpha")), np.float32(node.number("width"))
+        return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / width))
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        alpha, width = float(node.number("alpha")), float(node.number("width"))
+        if alpha == width:
+            return lambda x: torch.nn.functional.celu(x, alpha)
+        return lambda x: torch.ops.aten.elu(x, alpha, 1.0, 1 / width)
+
+    def kind(self, node: NodeLike) -> tuple[str, float, float]:
+        return "elu", float(node.number("alpha")), 1 / float(node.number("width"))
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848, 1.0507009873554804934
+
+
+class Power(Activation):
+    """x to the power of a number: roots, squares and reciprocals."""
+
+    name, code = "power", 37
+    defaults = settings(exponent=2.0)
+    captures = (*(f"aten.{name}.default" for name in ("square", "sqrt", "rsqrt", "reciprocal")),
+                "aten.pow.Tensor_Scalar")  # fmt: skip
+    examples = tuple(Example((40,), {"exponent": each}) for each in (2.0, 3.0, -1.0, -2.0))
+
+    def capture(self, call: Call) -> int:
+        named = {"square": 2.0, "sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0}
+        exponent = named.get(call.name.split(".")[1])
+        exponent = float(call.args["exponent"]) if exponent is None else exponent
+        return call.layer("power", {"exponent": exponent})
+
+    def of(self, node: NodeLike, x: Array) -> Array:
+        return np.power(x, np.float32(node.number("exponent")))
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda x: x.pow(float(node.number("exponent")))
+
+    def kind(self, node: NodeLike) -> tuple[str, float, float]:
+        return "power", float(node.number("exponent")), 0.0
+
+
+class Plain(Activation):
+    """A function without settings, which numpy and torch have under some name."""
+
+    def __init__(self, name: str, code: int, captured: str, of: Any, torch: Any) -> None:
+        self.name, self.code, self.captures = name, code, in_place_too(captured)
+        self._of, self._torch = of, torch
+
+    def of(self, node: NodeLike, x: Array) -> Array:
+        out: Array = self._of(x)
+        return out
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return self._torch(torch)
+
+
+class Softplus(Plain):
+    """log(1 + exp(x)), as torch has it without settings."""
+
+    def __init__(self) -> None:
+        super().__init__("softplus", 42, "", _softplus, lambda t: t.nn.functional.softplus)
+        self.captures = ("aten.softplus.default",)
+
+    def capture(self, call: Call) -> int:
+        if (call.args["beta"], call.args["threshold"]) != (1, 20):
+            raise UnsupportedError
+        return call.layer("softplus")
+
+
+def _hard_sigmoid(x: Array) -> Array:
+    return np.clip(x / 6 + np.float32(0.5), 0, 1)
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+class ScaleShift(Activation):
+    """x · factor + shift, of two numbers: what is left of sums and products with constants."""
+
+    name, code = "scale_shift", 29
+    defaults = settings(factor=1.0, shift=0.0)
+    captures = ("aten.neg.default",)
+    examples = (Example((3, 5, 7), {"factor": -1.5, "shift": 0.25}), Example((40,), {"shift": 3.0}))
+
+    def capture(self, call: Call) -> int:
+        return scaled(call, call.value(call.args["self"]), -1.0, 0.0)
+
+    def of(self, node: NodeLike, x: Array) -> Array:
+        return x * np.float32(node.number("factor")) + np.float32(node.number("shift"))
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        factor, shift = node.number("factor"), node.number("shift")
+        return lambda x: x * factor + shift
+
+    def kind(self, node: NodeLike) -> tuple[str, float, float]:
+        return "scale_shift", float(node.number("factor")), float(node.number("shift"))
+
+
+def scaled(call: Call, value: int, factor: float, shift: float) -> int:
+    """Adds value · factor + shift, in one layer with what was done to the value in this form."""
+    before = call.maker(value)
+    if before is not None and before.op == "scale_shift":
+        shift += factor * before.number("shift")
+        factor *= before.number("factor")
+        (value,) = before.inputs
+    if (factor, shift) == (1, 0):
+        return value
+    return call.add("scale_shift", (value,), {"factor": factor, "shift": shift})
+
+
+OPERATIONS = (
+    *(Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), LeakyRelu(), Clamp(), ScaleShift(), Elu()),
+    Power(),
+    Plain("hard_swish", 34, "hardswish", lambda x: x * _hard_sigmoid(x),
+          lambda torch: torch.nn.functional.hardswish),
+    Plain("hard_sigmoid", 35, "hardsigmoid", _hard_sigmoid,
+          lambda torch: torch.nn.functional.hardsigmoid),
+    Plain("mish", 38, "mish", lambda x: x * np.tanh(_softplus(x)),
+          lambda torch: torch.nn.functional.mish),
+    Plain("exp", 39, "exp", np.exp, lambda torch: torch.exp),
+    Plain("log", 40, "log", np.log, lambda torch: torch.log),
+    Plain("abs", 41, "abs", np.abs, lambda torch: torch.abs),
+    Softplus(),
+)  # fmt: skip

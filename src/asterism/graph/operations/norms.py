@@ -1,4 +1,4 @@
-"""Batch norm, layer norm and softmax."""
+"""Batch norm, layer norm, group norm and their like."""
 
 from __future__ import annotations
 
@@ -95,12 +95,14 @@ def folded(layer: FusedLayer, node: NodeLike, given: Given) -> FusedLayer:
 class LayerNorm(Operation):
     """Over the last `rank` dimensions of each example."""
 
+    around_zero = False  # whether the mean stays
+
     name, code = "layer_norm", 8
     defaults = settings(rank=1, eps=1e-5)
     weights = 2
     captures = ("aten.layer_norm.default",)
     kernels = ("LAYER_NORM",)
-    examples = (
+    examples: tuple[Example, ...] = (
         Example((3, 5, 7), {"rank": 2}, ((5, 7), (5, 7))),
         Example((3, 8), {"eps": 1e-3}, ((8,), None)),
         Example((8,)),
@@ -134,47 +136,97 @@ class LayerNorm(Operation):
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         length = math.prod(program.shapes[layer.out][-layer.node["rank"] :])
-        plain = (np.ones(length, np.float32), np.zeros(length, np.float32))
-        data = tuple(d if w is None else w for w, d in zip(layer.weights, plain, strict=True))
-        sizes = [program.size(layer.out) // length, length]
+        step: dict[str, Any] = {"sizes": [program.size(layer.out) // length, length]}
+        step |= {"data": _plain_if_none(layer.weights, length), "b": float(self.around_zero)}
         source, eps = program.rows(layer.inputs[0], layer), float(layer.node.number("eps"))
-        out = program.out(layer)
-        program.add("LAYER_NORM", layer, source, out, sizes=sizes, data=data, a=eps)
+        program.add("LAYER_NORM", layer, source, program.out(layer), **step, a=eps)
 
 
-class Softmax(Operation):
-    """Along a dimension that is counted from the end, as −1 for the last."""
+class RmsNorm(LayerNorm):
+    """As a layer norm, but the mean is not subtracted; without a bias."""
 
-    name, code = "softmax", 14
-    defaults = settings(dim=-1)
-    captures = ("aten.softmax.int",)
-    kernels = ("SOFTMAX",)
-    examples = (Example((3, 5, 7)), Example((3, 5, 7), {"dim": -2}))
+    name, code, around_zero = "rms_norm", 47, True
+    weights = 1
+    captures = ("aten.rms_norm.default",)
+    examples = (Example((3, 5, 7), {"rank": 2}, ((5, 7),)), Example((3, 8), {"eps": 1e-3}))
 
     def capture(self, call: Call) -> int:
-        dim = call.args["dim"] % len(call.shape)
-        if dim == 0 or call.args["dtype"] is not None:
-            raise UnsupportedError
-        return call.layer("softmax", {"dim": dim - len(call.shape)})
+        eps = call.args["eps"]
+        eps = float(np.finfo(np.float32).eps) if eps is None else eps
+        settings = {"rank": len(call.args["normalized_shape"]), "eps": eps}
+        return call.layer("rms_norm", settings, call.args["weight"])
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        axes = tuple(range(-node["rank"], 0))
+        x = inputs[0].astype(np.float64)
+        x = x / np.sqrt((x * x).mean(axes, keepdims=True) + node.number("eps"))
+        out: Array = x if given[0] is None else x * given[0]
+        return out
+
+    def torch(
+        self, torch: Any, node: NodeLike, given: Sequence[Any], shapes: Sequence[Shape]
+    ) -> Any:
+        sizes, eps = list(shapes[0][-node["rank"] :]), float(node.number("eps"))
+        return lambda x, weight: torch.nn.functional.rms_norm(x, sizes, weight, eps)
+
+
+class GroupNorm(Operation):
+    """Over equal groups of channels of each example; one group for each channel: instance norm."""
+
+    name, code = "group_norm", 48
+    defaults = settings(groups=1, eps=1e-5)
+    weights = 2
+    captures = ("aten.group_norm.default", "aten.instance_norm.default")
+    kernels = ("LAYER_NORM", "SCALE")
+    examples = (
+        Example((6, 5, 7), {"groups": 3}, ((6,), (6,))),
+        Example((6, 5), {"groups": 6, "eps": 1e-3}, ((6,), None)),
+        Example((6, 5, 7), {"groups": 2}),
+    )
+
+    def capture(self, call: Call) -> int:
+        args, names = call.args, ("weight", "bias", "running_mean", "running_var")
+        eps = {"eps": args["eps"]}
+        if not args.get("use_input_stats", True):
+            return call.layer("batch_norm", eps, *(args[name] for name in names))
+        groups = args.get("num_groups", call.shape[1])
+        return call.layer("group_norm", {"groups": groups, **eps}, args["weight"], args["bias"])
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
-        need(-len(inputs[0]) <= node["dim"] < 0, "its dimension")
+        need(bool(inputs[0]), "channels are needed")
+        need(node["groups"] > 0 and inputs[0][0] % node["groups"] == 0, "its groups")
+        need(all(w is None or w.shape == inputs[0][:1] for w in given), "weights of another size")
         return inputs[0]
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        powers = np.exp(inputs[0] - inputs[0].max(node["dim"], keepdims=True))
-        out: Array = powers / powers.sum(node["dim"], keepdims=True)
+        sizes = (node["groups"], math.prod(shape) // node["groups"])
+        x = inputs[0].reshape(len(inputs[0]), *sizes).astype(np.float64)
+        x = x - x.mean(2, keepdims=True)
+        x = x / np.sqrt((x * x).mean(2, keepdims=True) + node.number("eps"))
+        scale, shift = _plain_if_none(given, shape[0])
+        x, spread = x.reshape(inputs[0].shape), (-1, *[1] * (len(shape) - 1))
+        out: Array = x * scale.reshape(spread) + shift.reshape(spread)
         return out
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return lambda x: x.softmax(node["dim"])
+        norm, groups, eps = torch.nn.functional.group_norm, node["groups"], node.number("eps")
+        return lambda x, weight, bias: norm(x, groups, weight, bias, float(eps))
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
-        shape = program.shapes[layer.out]
-        axis = layer.node["dim"] + len(shape)
-        sizes = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
-        source = program.rows(layer.inputs[0], layer)
-        program.add("SOFTMAX", layer, source, program.out(layer), sizes=sizes)
+        groups, channels = layer.node["groups"], program.shapes[layer.out][0]
+        source, size = program.rows(layer.inputs[0], layer), program.size(layer.out)
+        out, eps = program.out(layer), float(layer.node.number("eps"))
+        program.add("LAYER_NORM", layer, source, out, sizes=[groups, size // groups], a=eps)
+        sizes, data = [channels, size // channels], _plain_if_none(layer.weights, channels)
+        if any(weight is not None for weight in layer.weights):
+            program.add("SCALE", layer, out, out, sizes=sizes, data=data)
 
 
-OPERATIONS = (BatchNorm(), LayerNorm(), Softmax())
+def _plain_if_none(given: Given, *shape: int) -> tuple[Array, Array]:
+    """Weight and bias, and what changes nothing where there is none."""
+    weight, bias = [*given, None][:2]
+    ones, zeros = np.ones(shape, np.float32), np.zeros(shape, np.float32)
+    return ones if weight is None else weight, zeros if bias is None else bias
+
+
+OPERATIONS = (BatchNorm(), LayerNorm(), RmsNorm(), GroupNorm())

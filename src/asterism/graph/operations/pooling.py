@@ -68,6 +68,23 @@ class Pooling(Operation):
         program.add(self.kernels[0], layer, source, program.out(layer), sizes=sizes, data=data)
 
 
+def captured_volume(call: Call, name: str, plane: dict[str, int], deep: dict[str, int]) -> int:
+    """A pooling of three dimensions: of each plane, then of the planes by the settings `deep`."""
+    channels, depth, height, width = call.shape_of(call.args["self"])[1:]
+    _, planes, rows, columns = call.sizes
+    flat = call.layer("reshape", (channels * depth, height, width))
+    pooled = call.add(name, (flat,), plane)
+    stacked = call.add("reshape", (pooled,), (channels, depth, rows * columns))
+    return call.add(
+        "reshape", (call.add(name, (stacked,), deep),), (channels, planes, rows, columns)
+    )
+
+
+def _third(sizes: int | Sequence[int]) -> int:
+    """Of torch's one number, or three, that of the depth."""
+    return sizes if isinstance(sizes, int) else sizes[0]
+
+
 # ---------------------------------------------------------------------- windows that slide
 
 
@@ -76,11 +93,18 @@ class SlidingPooling(Pooling):
 
     def capture(self, call: Call) -> int:
         rank, args = len(call.shape) - 2, call.args
-        found: dict[str, int] = {"ceil": int(args["ceil_mode"])}
+        found: dict[str, int] = {"ceil": int(args["ceil_mode"]), **self.more_settings(call)}
+        deep = dict(found)
         for name in ("kernel_size", "stride", "padding", "dilation"):
             if args.get(name) not in (None, []):
-                found |= captured_pair(name.removesuffix("_size"), args[name], rank)
-        return call.layer(self.name, {**found, **self.more_settings(call)})
+                sizes = args[name]
+                if rank == 3:
+                    deep |= captured_pair(name.removesuffix("_size"), [_third(sizes), 1])
+                    sizes = sizes if isinstance(sizes, int) else sizes[-2:]
+                found |= captured_pair(name.removesuffix("_size"), sizes, min(rank, 2))
+        if rank < 3:
+            return call.layer(self.name, found)
+        return captured_volume(call, self.name, found, {**deep, "padding_w": 0})
 
     def more_settings(self, call: Call) -> dict[str, int]:
         return {}
@@ -104,7 +128,7 @@ class SlidingPooling(Pooling):
 class MaxPool(SlidingPooling):
     name, code, largest = "max_pool", 3, True
     defaults = settings(**_WINDOW, **pairs(1, "dilation"))
-    captures = tuple(f"aten.max_pool{rank}d.default" for rank in (1, 2))
+    captures = tuple(f"aten.max_pool{rank}d.default" for rank in (1, 2, 3))
     kernels = ("POOL_MAX",)
     examples = (
         Example((3, 8, 9), {"kernel_h": 2, "kernel_w": 2, "stride_h": 2, "stride_w": 2}),
@@ -152,7 +176,7 @@ class AvgPool(SlidingPooling):
 
     name, code, largest = "avg_pool", 4, False
     defaults = settings(**_WINDOW, count_padding=1, divisor=0)
-    captures = tuple(f"aten.avg_pool{rank}d.default" for rank in (1, 2))
+    captures = tuple(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 3))
     kernels = ("POOL_AVERAGE",)
     onnx = "without a divisor"
     examples = (
@@ -166,6 +190,8 @@ class AvgPool(SlidingPooling):
 
     def more_settings(self, call: Call) -> dict[str, int]:
         counted, divisor = int(call.args["count_include_pad"]), call.args.get("divisor_override")
+        if divisor is not None and len(call.shape) > 4:
+            raise UnsupportedError
         return {"count_padding": counted, "divisor": 0 if divisor is None else divisor}
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
@@ -251,7 +277,11 @@ class AdaptivePooling(Pooling):
 
     def capture(self, call: Call) -> int:
         _, *sizes = call.sizes
-        return call.layer(self.name, captured_pair("size", sizes, len(sizes)))
+        if len(sizes) < 3:
+            return call.layer(self.name, captured_pair("size", sizes, len(sizes)))
+        plane = captured_pair("size", sizes[1:])
+        deep = captured_pair("size", [sizes[0], sizes[1] * sizes[2]])
+        return captured_volume(call, self.name, plane, deep)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
         channels, height, width = image(inputs[0])
@@ -273,20 +303,8 @@ class AdaptivePooling(Pooling):
 
 class AdaptiveAvgPool(AdaptivePooling):
     name, code, largest = "adaptive_avg_pool", 5, False
-    captures = ("aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default",
-                "aten.mean.dim")  # fmt: skip
+    captures = tuple(f"aten.adaptive_avg_pool{rank}d.default" for rank in (1, 2, 3))
     kernels = ("POOL_AVERAGE",)
-
-    def capture(self, call: Call) -> int:
-        if "keepdim" not in call.args:
-            return super().capture(call)
-        # A mean over all places of an image pools it to a single one.
-        rank = len(call.shape_of(call.args["self"]))
-        dims = sorted(dim % rank for dim in call.args["dim"])
-        if rank not in (3, 4) or dims != list(range(2, rank)) or call.args["dtype"] is not None:
-            raise UnsupportedError
-        pooled = call.layer(self.name)
-        return pooled if call.args["keepdim"] else call.add("flatten", (pooled,))
 
 
 class AdaptiveMaxPool(AdaptivePooling):

@@ -127,33 +127,39 @@ static void from_columns(const Step *s, const float *in, const float *other, flo
                         out[j * stride + l] = in[l * BLOCK + j];
 }
 
-static void fc_sparse(const Step *s, const float *in, const float *other, float *out,
-                      int64_t images)
+/* As many of the 32 as `vectors` hold. */
+INLINE void fc_columns(const Step *s, const float *in, float *out, const int vectors)
 {
     const Entry *entries = s->data[0];
     const int32_t *starts = s->data[1], *rows = s->data[2];
     const float *bias = s->data[3];
-    (void)other, (void)images;
     for (int64_t i = 0; i < s->size[F_ROWS]; i++) {
         const Entry *e = entries + starts[i], *end = entries + starts[i + 1];
         Vec one[VECTORS], two[VECTORS]; /* two chains, or the latency of one would be seen */
-        UNROLL for (int v = 0; v < VECTORS; v++) one[v] = splat(bias[i]), two[v] = splat(0);
+        UNROLL for (int v = 0; v < vectors; v++) one[v] = splat(bias[i]), two[v] = splat(0);
         for (; e + 1 < end; e += 2) {
             int64_t first = entry(e), second = entry(e + 1);
             const float *p = in + (int32_t)first, *q = in + (int32_t)second;
             Vec w = weight(e, first), x = weight(e + 1, second);
-            UNROLL for (int v = 0; v < VECTORS; v++) {
+            UNROLL for (int v = 0; v < vectors; v++) {
                 one[v] += w * *(const Vec *)(p + v * WIDTH);
                 two[v] += x * *(const Vec *)(q + v * WIDTH);
             }
         }
         if (e < end)
-            UNROLL for (int v = 0; v < VECTORS; v++)
+            UNROLL for (int v = 0; v < vectors; v++)
                 one[v] += splat(e->weight) * *(const Vec *)(in + e->offset + v * WIDTH);
         float *to = out + rows[i] * BLOCK;
-        UNROLL for (int v = 0; v < VECTORS; v++)
+        UNROLL for (int v = 0; v < vectors; v++)
             *(Vec *)(to + v * WIDTH) = all_activated(s, one[v] + two[v]);
     }
+}
+
+static void fc_sparse(const Step *s, const float *in, const float *other, float *out,
+                      int64_t images)
+{
+    (void)other, (void)images;
+    fc_columns(s, in, out, VECTORS);
 }
 
 /* Panels of 16 outputs, all inputs of a panel side by side; several images and panels at once, or

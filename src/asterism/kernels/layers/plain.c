@@ -2,6 +2,23 @@
 #include <math.h>
 #include "../program.h"
 
+static float hard_sigmoid(float v)
+{
+    float part = v * (1 / 6.0f) + 0.5f;
+    return 0 > part ? 0 : part > 1 ? 1 : part;
+}
+
+static float softplus(float v) { return (0 > v ? 0 : v) + log1pf(expf(-fabsf(v))); }
+
+static float power(float v, float exponent)
+{
+    if (exponent == 2) return v * v;
+    if (exponent == 0.5f) return sqrtf(v);
+    if (exponent == -0.5f) return 1 / sqrtf(v);
+    if (exponent == -1) return 1 / v;
+    return powf(v, exponent);
+}
+
 void asterism_activate(const Step *s, float *x, int64_t n)
 {
 #define EACH(EXPRESSION) for (int64_t i = 0; i < n; i++) { float v = x[i]; x[i] = (EXPRESSION); } break
@@ -14,11 +31,21 @@ void asterism_activate(const Step *s, float *x, int64_t n)
     case SILU: EACH(v / (1 + expf(-v)));
     case SIGMOID: EACH(1 / (1 + expf(-v)));
     case TANH: EACH(tanhf(v));
+    case SCALE_SHIFT: EACH(v * s->a + s->b);
+    case ELU: EACH(0 > v ? s->a * expm1f(v * s->b) : v);
+    case POWER: EACH(power(v, s->a));
+    case HARD_SWISH: EACH(v * hard_sigmoid(v));
+    case HARD_SIGMOID: EACH(hard_sigmoid(v));
+    case MISH: EACH(v * tanhf(softplus(v)));
+    case EXP: EACH(expf(v));
+    case LOG: EACH(logf(v));
+    case ABS: EACH(fabsf(v));
+    case SOFTPLUS: EACH(softplus(v));
     default: break;
     }
 }
 
-/* size: rows, row length; data: weight and bias, or none. */
+/* size: rows, row length; data: weight and bias, or none. With b, nothing is subtracted. */
 void asterism_layer_norm(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const float *weight = s->data[0], *bias = s->data[1];
@@ -27,15 +54,17 @@ void asterism_layer_norm(const Step *s, const float *in, const float *other, flo
     for (int64_t row = 0; row < s->size[0]; row++, in += n, out += n) {
         double sum = 0, square = 0;
         for (int64_t i = 0; i < n; i++) sum += in[i];
-        double mean = sum / n;
+        double mean = s->b ? 0 : sum / n;
         for (int64_t i = 0; i < n; i++) square += (in[i] - mean) * (in[i] - mean);
         double factor = 1 / sqrt(square / n + s->a);
         for (int64_t i = 0; i < n; i++)
-            out[i] = (float)((in[i] - mean) * factor) * weight[i] + bias[i];
+            out[i] = (float)((in[i] - mean) * factor);
+        if (weight)
+            for (int64_t i = 0; i < n; i++) out[i] = out[i] * weight[i] + bias[i];
     }
 }
 
-/* size: outer, length, inner. */
+/* size: outer, length, inner, and whether the logarithm is wanted. */
 void asterism_softmax(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     int64_t length = s->size[1], inner = s->size[2];
@@ -47,15 +76,20 @@ void asterism_softmax(const Step *s, const float *in, const float *other, float 
             for (int64_t i = 1; i < length; i++)
                 if (from[i * inner] > most) most = from[i * inner];
             for (int64_t i = 0; i < length; i++) sum += to[i * inner] = expf(from[i * inner] - most);
-            for (int64_t i = 0; i < length; i++) to[i * inner] /= sum;
+            float log_sum = most + logf(sum);
+            if (s->size[3])
+                for (int64_t i = 0; i < length; i++) to[i * inner] = from[i * inner] - log_sum;
+            else
+                for (int64_t i = 0; i < length; i++) to[i * inner] /= sum;
         }
 }
 
+/* A place before the first is that of no input, but of the number a. */
 void asterism_gather(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int32_t *places = s->data[0];
     (void)other, (void)images;
-    for (int64_t i = 0; i < s->size[0]; i++) out[i] = in[places[i]];
+    for (int64_t i = 0; i < s->size[0]; i++) out[i] = places[i] < 0 ? s->a : in[places[i]];
 }
 
 /* size: chunks, their length, the distance between them in the output, the first one's place. */

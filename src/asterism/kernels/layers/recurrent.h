@@ -2,10 +2,11 @@
    one pass. What the inputs add is there already, for all steps: the layer before has computed it. */
 
 enum {
-    N_STEPS, N_UNITS, N_SLICES, N_LENGTH, /* slices of eight rows; in a dense matrix all of N_LENGTH */
+    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of eight rows */
     N_ROW, N_PLACE,   /* of the inputs' sums: the numbers of a step, and where this direction's are */
     N_OUT_ROW, N_OUT, /* the same of the results */
     N_MEMORY,         /* where in the memory the state of this direction is */
+    N_PLACES,         /* how many places there are; the last ones are the gates' */
     N_BACKWARD, N_GIVEN, N_CELLS, /* from the last step on; with a state; the cells as a last row */
 };
 
@@ -14,11 +15,20 @@ INLINE Vec8 choose8(Vec8i where, Vec8 yes, Vec8 no)
     return (Vec8)((where & (Vec8i)yes) | (~where & (Vec8i)no));
 }
 
+INLINE Vec8 clamp8(Vec8 x, float low, float high)
+{
+#ifdef __AVX2__
+    return (Vec8)_mm256_min_ps(_mm256_set1_ps(high), _mm256_max_ps(_mm256_set1_ps(low), (__m256)x));
+#else
+    x = choose8(x < splat8(low), splat8(low), x);
+    return choose8(x > splat8(high), splat8(high), x);
+#endif
+}
+
 /* e^x to about one unit in the last place, for −87 < x < 87; beyond it stays what it is there. */
 INLINE Vec8 exp8(Vec8 x)
 {
-    x = choose8(x < splat8(-87), splat8(-87), x);
-    x = choose8(x > splat8(87), splat8(87), x);
+    x = clamp8(x, -87, 87);
     const Vec8 round = splat8(12582912); /* 1.5·2^23: to add it rounds to a whole number */
     Vec8 shifted = x * splat8(1.44269504f) + round, whole = shifted - round;
     Vec8 r = x - whole * splat8(0.693359375f) + whole * splat8(2.12194440e-4f);
@@ -57,9 +67,10 @@ INLINE Vec8 pick8(const float *from, const uint16_t *places)
                   from[(uint16_t)p[2]], from[p[2] >> 16], from[(uint16_t)p[3]], from[p[3] >> 16]};
 }
 
-/* data: weights, places, where slices begin, biases. The recurrent matrix times the state, slice by
-   slice: of a sparse matrix SELL-8, as in fc.h; a dense one has no places, and four slices side by side. */
-INLINE void recur(const Step *s, const float *state, float *sums)
+/* The recurrent matrix times the state, eight rows at a time. data: weights, places, where slices begin,
+   biases. A sparse matrix is SELL-8, as in fc.h; of a dense one four slices are side by side, and it
+   has no places. */
+INLINE void recur_sparse(const Step *s, const float *state, float *sums)
 {
     const float *weights = s->data[0], *bias = s->data[3];
     const uint16_t *places = s->data[1];
@@ -82,7 +93,7 @@ INLINE void recur(const Step *s, const float *state, float *sums)
 INLINE void recur_dense(const Step *s, const float *state, float *sums)
 {
     const float *weights = s->data[0], *bias = s->data[3];
-    int64_t length = s->size[N_LENGTH];
+    int64_t length = s->size[N_UNITS];
     for (int64_t i = 0; i < s->size[N_SLICES]; i += 4, bias += 32, sums += 32) {
         Vec8 acc[4];
         UNROLL for (int v = 0; v < 4; v++) acc[v] = *(const Vec8 *)(bias + 8 * v);
@@ -134,17 +145,17 @@ INLINE void recurrent(const Step *s, const float *in, float *memory, float *out,
     const int64_t *n = s->size;
     int64_t units = n[N_UNITS], padded = (units + 7) / 8 * 8;
     float *state = memory + n[N_MEMORY], *cell = state + padded, *sums = cell + cells * padded;
-    const int32_t *starts = s->data[2];
-    const uint16_t *places = (const uint16_t *)s->data[1] + 8 * (int64_t)starts[n[N_SLICES]];
+    int64_t gates = cells ? 4 : 3;
+    const uint16_t *places = (const uint16_t *)s->data[1] + n[N_PLACES] - gates * padded;
     if (!n[N_GIVEN]) __builtin_memset(state, 0, (1 + cells) * padded * sizeof(float));
     for (int64_t i = 0; i < n[N_STEPS]; i++) {
         int64_t t = n[N_BACKWARD] ? n[N_STEPS] - 1 - i : i;
         Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, places, units, padded};
         float *to = out + t * n[N_OUT_ROW] + n[N_OUT];
-        if (n[N_LENGTH])
+        if (n[N_DENSE])
             recur_dense(s, state, sums);
         else
-            recur(s, state, sums);
+            recur_sparse(s, state, sums);
         for (int64_t u = 0; u < units; u += 8) {
             Vec8 *at = (Vec8 *)(state + u);
             *at = cells ? lstm8(&g, u, cell) : gru8(&g, u, *at);
@@ -190,7 +201,12 @@ static void fc_sparse_rows(const Step *s, const float *in, const float *other, f
                             columns[(k + j / 8) * BLOCK + i + j % 8] =
                                 i + j % 8 < rows ? from[j % 8 * n[M_INPUTS] + j / 8] : 0;
             }
-        fc_sparse(s, columns, other, results, rows);
+        if (rows <= WIDTH)
+            fc_columns(s, columns, results, 1);
+        else if (rows <= 2 * WIDTH)
+            fc_columns(s, columns, results, 2);
+        else
+            fc_columns(s, columns, results, VECTORS);
         Step turned = {.size = {n[M_WIDTH]}, .out = {.stride = n[M_WIDTH]}};
         from_columns(&turned, results, other, out + row * n[M_WIDTH], rows);
     }
