@@ -140,7 +140,7 @@ class Net:
         graph = streaming(self.graph, self.shapes, self.weights, steps)
         try:
             shapes = [each.shape for each in graph.inputs]
-            return Sized(graph, self.weights, shapes, self._library)
+            return Sized(graph, self.weights, shapes, self._library, self._work)
         except FormatError as error:
             raise InputError(f"the network does not take {steps} steps: {error}") from error
 
