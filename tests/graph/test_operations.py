@@ -107,7 +107,7 @@ def test_a_layer_survives_its_bytes(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_torch_traces_its_own_form_back_to_the_same_layer(case: Case) -> None:
     module = rebuild(case.graph, case.weights)
-    assert capture(module, torch.zeros(1, *case.example.shape)) == case.graph
+    assert capture(module, torch.from_numpy(case.batch(1))) == case.graph
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -125,7 +125,8 @@ def test_numpy_torch_and_the_kernels_agree(
         x = case.batch(size)
         truth = module(torch.from_numpy(x)).numpy()
         assert truth.shape[1:] == net.output_shape
-        for answer in (net(x), reference.run(net.graph, net.shapes, net.weights, x)):
+        numbers = x.astype(np.float32)
+        for answer in (net(x), reference.run(net.graph, net.shapes, net.weights, numbers)):
             np.testing.assert_allclose(answer, truth, rtol=1e-4, atol=1e-5)
 
 
@@ -147,6 +148,8 @@ def test_weights_of_another_size_are_refused(case: Case) -> None:
                 continue  # that many outputs; then the bias does not fit, if there is one
             if case.operation.name == "conv" and place == 0 and axis > 1:
                 continue  # a larger kernel is one
+            if case.operation.name in ("embedding", "attention") and axis >= weight.ndim - 2:
+                continue  # a larger table is one, and of a larger mask the beginning counts
             wrong = [*case.weights]
             wrong[place] = np.concatenate([weight, weight], axis)
             with pytest.raises(FormatError, match=case.operation.name):
@@ -194,7 +197,7 @@ def test_any_settings_are_refused_or_give_the_shape_that_they_promise(
         shapes = infer(graph, case.weights)
     except FormatError:
         return
-    found = reference.run(graph, shapes, case.weights, case.batch(2))
+    found = reference.run(graph, shapes, case.weights, case.batch(2).astype(np.float32))
     assert found.shape == (2, *shapes[-1])
 
 

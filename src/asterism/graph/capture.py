@@ -17,9 +17,11 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
+from asterism.graph.fixed_values import FixedValues
 from asterism.graph.network import Graph, Input, Node
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.simplify import is_nothing, simplified
 from asterism.graph.stages import Call, Settings
 
 
@@ -102,6 +104,8 @@ class _Translation:
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
+        self.fixed = FixedValues(program, self.weights)
+        self.shapes: dict[int, tuple[int, ...]] = {}  # of values, −1 for a size that varies
 
     def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
@@ -113,11 +117,14 @@ class _Translation:
             if node.op == "placeholder" and node.name in self.inputs:
                 self.values[node] = self.inputs.index(node.name)
                 self.batches.add(_symbol(node.meta["val"].shape[0]))
+                self.fixed.batches = self.batches
+                self.remember(node)
             elif node.op == "call_function" and node.target is operator.getitem:
                 if node.args[1] == 0:  # the values of a pooling, and not their places
                     self.values[node] = self.value(node.args[0])
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
+                self.remember(node)
                 self.follow_memory(node)
             elif node.op == "output":
                 return _living(inputs, self.nodes, self.results(node.args[0]))
@@ -142,9 +149,25 @@ class _Translation:
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
             self.stale |= sharing - {first, node}
 
-    def add(self, node: Node) -> int:
+    def remember(self, node: fx.Node) -> None:
+        """The shape of a value, where torch knows it."""
+        shape = _shape(node) or ()
+        sizes = tuple(size if isinstance(size, int) else -1 for size in shape[1:])
+        self.shapes.setdefault(self.values[node], sizes)
+
+    def maker(self, value: int) -> Node | None:
+        return self.nodes[value - len(self.inputs)] if value >= len(self.inputs) else None
+
+    def add(self, node: Node, sizes: tuple[int, ...] | None = None) -> int:
+        if node.known:
+            node = simplified(node, self.maker, sizes)
+            if is_nothing(node, self.shapes.get(node.inputs[0])):
+                return node.inputs[0]
         self.nodes.append(node)
-        return len(self.inputs) + len(self.nodes) - 1
+        value = len(self.inputs) + len(self.nodes) - 1
+        if sizes is not None:
+            self.shapes[value] = sizes
+        return value
 
     def value(self, node: Any) -> int:
         if node not in self.values:
@@ -154,6 +177,7 @@ class _Translation:
     def translate(self, node: fx.Node) -> int:
         """The number of the value that `node` computes."""
         length = len(self.nodes)
+        first = len(self.inputs) + length
         try:
             call = _Call(self, node)
             if not call.shape or _symbol(call.shape[0]) not in self.batches:
@@ -161,6 +185,7 @@ class _Translation:
             return RULES[_name(node)](call)
         except (UnsupportedError, KeyError):
             del self.nodes[length:]
+            self.shapes = {value: self.shapes[value] for value in self.shapes if value < first}
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
             return self.add(Node(_name(node), tuple(read)))
 
@@ -175,9 +200,10 @@ class _Call:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        if not all(isinstance(size, int) for size in self.shape[1:]):
+        sizes = tuple(size if isinstance(size, int) else -1 for size in self.shape[1:])
+        if sizes.count(-1) > 1:
             raise UnsupportedError
-        return self.shape[1:]
+        return sizes
 
     def shape_of(self, argument: Any) -> tuple[Any, ...]:
         shape = _shape(argument) if isinstance(argument, fx.Node) else None
@@ -187,10 +213,22 @@ class _Call:
 
     def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
         places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
-        return self._to.add(Node(op, (self.value(self._node.args[0]),), tuple(places), settings))
+        node = Node(op, (self.value(self._node.args[0]),), tuple(places), settings)
+        return self._to.add(node, self.sizes if op == "flatten" else None)
 
-    def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
-        return self._to.add(Node(op, inputs, settings=settings))
+    def add(
+        self,
+        op: str,
+        inputs: tuple[int, ...],
+        settings: Settings = (),
+        *weights: Any,
+        sizes: tuple[int, ...] | None = None,
+    ) -> int:
+        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
+        return self._to.add(Node(op, inputs, places, settings), sizes)
+
+    def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
+        return self._to.fixed.mask(argument)
 
     def value(self, argument: Any) -> int:
         return self._to.value(argument)

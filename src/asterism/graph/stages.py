@@ -52,7 +52,10 @@ class Call(Protocol):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The shape without the batch; UnsupportedError unless all of it is known in advance."""
+        """The shape without the batch, −1 for a size that is not known in advance.
+
+        UnsupportedError where that is more than one.
+        """
 
     def shape_of(self, argument: Any) -> tuple[Any, ...]:
         """The shape of an argument; UnsupportedError where that is not a tensor."""
@@ -63,8 +66,22 @@ class Call(Protocol):
         weights  those of torch's arguments that are weights, or None
         """
 
-    def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
-        """Adds `op` of values that have numbers already."""
+    def add(
+        self,
+        op: str,
+        inputs: tuple[int, ...],
+        settings: Settings = (),
+        *weights: Any,
+        sizes: tuple[int, ...] | None = None,
+    ) -> int:
+        """Adds `op` of values that have numbers already.
+
+        weights  those of torch's arguments that are weights, or None
+        sizes    of the result, where that is not the call's
+        """
+
+    def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
+        """The settings and weights of attention for a mask that is the same for all inputs."""
 
     def value(self, argument: Any) -> int:
         """The number of an argument; UnsupportedError where that is not a value of the network."""
@@ -136,6 +153,9 @@ class Program(Protocol):
 
     def out(self, layer: FusedLayer) -> Buffer:
         """Memory for a layer's result, image by image."""
+
+    def room(self, size: int) -> Buffer:
+        """Memory that only this layer's steps use."""
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike, in whatever order they lie."""

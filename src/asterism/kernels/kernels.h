@@ -18,6 +18,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/shared_loads.h"
 #include "layers/conv_columns.h"
 #include "layers/pooling_and_elementwise.h"
+#include "layers/attention.h"
 #include "training/train.h"
 #ifdef SUMS
 #include "layers/conv_rows.h"
@@ -30,6 +31,7 @@ const Kernels KERNELS = {
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
+    .fc_tokens = fc_tokens, .matmul = matmul, .keys = keys, .attend = attend,
     .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
 #ifdef SUMS
     .conv_rows = conv_rows,

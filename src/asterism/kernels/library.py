@@ -15,13 +15,14 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 4  # as in kernels/program.h
+INTERFACE = 6  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
     *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "POOL_MAX", "POOL_AVERAGE"),
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
     *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
+    *("EMBED", "FC_TOKENS", "MATMUL", "KEYS", "ATTEND"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

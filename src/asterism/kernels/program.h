@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 4 };
+enum { INTERFACE = 6 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -38,6 +38,11 @@ enum Operation {
     SOFTMAX,
     GATHER,
     COPY_CHUNKS,
+    EMBED,
+    FC_TOKENS,
+    MATMUL,
+    KEYS,
+    ATTEND,
 };
 
 typedef struct {
@@ -86,7 +91,8 @@ typedef void Kernel(const Step *step, const float *in, const float *other, float
 typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
-        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale;
+        *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
+        *fc_tokens, *matmul, *keys, *attend;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);
@@ -100,6 +106,7 @@ void asterism_layer_norm(const Step *, const float *, const float *, float *, in
 void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);
 void asterism_gather(const Step *, const float *, const float *, float *, int64_t);
 void asterism_copy_chunks(const Step *, const float *, const float *, float *, int64_t);
+void asterism_embed(const Step *, const float *, const float *, float *, int64_t);
 void asterism_activate(const Step *, float *, int64_t);
 
 #endif

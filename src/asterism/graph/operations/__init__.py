@@ -8,6 +8,8 @@ norms        batch norm, layer norm, softmax
 activations  functions of each number by itself
 joining      add, multiply, concatenate
 shaping      flatten, reshape, permute
+embedding    embedding
+attention    attention, products of two values
 
 `python -m asterism.graph.operations` prints the page about them in the documentation.
 """
@@ -15,7 +17,9 @@ shaping      flatten, reshape, permute
 from __future__ import annotations
 
 import asterism.graph.operations.activations as activations
+import asterism.graph.operations.attention as attention
 import asterism.graph.operations.convolution as convolution
+import asterism.graph.operations.embedding as embedding
 import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
 import asterism.graph.operations.norms as norms
@@ -23,7 +27,17 @@ import asterism.graph.operations.pooling as pooling
 import asterism.graph.operations.shaping as shaping
 from asterism.graph.operations.operation import Operation
 
-_FAMILIES = (convolution, linear, pooling, norms, activations, joining, shaping)
+_FAMILIES = (
+    convolution,
+    linear,
+    pooling,
+    norms,
+    activations,
+    joining,
+    shaping,
+    embedding,
+    attention,
+)
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
 }

@@ -53,11 +53,12 @@ class Flatten(View):
 
 
 class Reshape(View):
-    """Its settings are the new shape, without the batch."""
+    """Its settings are the new shape, without the batch; one size may be −1: what is left."""
 
     name, code, free = "reshape", 21, True
     captures = (
         *(f"aten.{name}.default" for name in ("view", "reshape", "unsqueeze")),
+        "aten.unflatten.int",
         *(f"aten.squeeze.{form}" for form in ("default", "dim", "dims")),
     )
     examples = (Example((3, 5, 7), (15, 7)),)
@@ -66,12 +67,19 @@ class Reshape(View):
         return call.layer("reshape", call.sizes)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
-        need(all(size >= 0 for size in node.sizes), "its sizes")
-        need(math.prod(node.sizes) == math.prod(inputs[0]), f"sizes {node.sizes}")
-        return node.sizes
+        known = [size for size in node.sizes if size != -1]
+        need(all(size >= 0 for size in known) and len(node.sizes) - len(known) < 2, "its sizes")
+        total, each = math.prod(inputs[0]), math.prod(known)
+        left = total // each if each else 0
+        sizes = tuple(left if size == -1 else size for size in node.sizes)
+        need(math.prod(sizes) == total, f"sizes {node.sizes}")
+        return sizes
 
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return lambda x: x.reshape(-1, *node.sizes)
+    def torch(
+        self, torch: Any, node: NodeLike, given: Sequence[Any], shapes: Sequence[Shape]
+    ) -> Any:
+        sizes = self.shape(node, shapes, ())
+        return lambda x: x.reshape(-1, *sizes)
 
 
 class Permute(Operation):
