@@ -60,8 +60,8 @@ def test_data_is_a_pair_or_a_dict(file):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("net", "'net' is no factory: write pkg.module:function or file.py:function"),
-        (":model", "is no factory"),
+        ("net", "'net' does not name a function: write file.py:function or pkg.mod"),
+        (":model", "does not name a function"),
         ("nowhere/net.py:model", "there is no file nowhere/net.py"),
         ("asterism.nowhere:model", "no module is called asterism.nowhere"),
         ("FILE:modle", "has no modle; it has .*model"),
@@ -129,3 +129,10 @@ def test_a_file_that_failed_is_run_anew_once_it_is_mended(tmp_path):
         find(f"{path}:model")
     path.write_text("def model(): return 1\n")
     assert find(f"{path}:model")() == 1
+
+
+def test_a_file_without_a_function_lists_those_that_it_has(file):
+    with pytest.raises(InputError) as caught:
+        find(str(file))
+    assert f"{file}:model" in str(caught.value)
+    assert "nn" not in str(caught.value).split(":")

@@ -12,10 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from asterism.export.checkpoints import save
 from support.command_line import PROGRAM, asterism, process
-from support.paths import SMALL
-from support.small import task, trained
 
 SMOKE = ["reproduce", "--budget", "smoke", "--data", "digits", "--threads", "1"]
 
@@ -146,13 +143,3 @@ def test_help_shows_an_example():
     assert done.returncode == 0
     assert "Example" in done.stdout
     assert process("--version").stdout.startswith("asterism 0.")
-
-
-def test_evaluate_counts_what_the_file_gets_wrong(tmp_path):
-    model = trained().eval()
-    save(model, tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 20),))
-    loaders = f"{SMALL}:loaders"
-    done = asterism("evaluate", tmp_path / "net.asterism", "--data", loaders, "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["error_percent"]
-    assert found == pytest.approx(100 - task().evaluate(model))

@@ -71,7 +71,7 @@ def test_patterns_choose(place: str) -> None:
     [
         (
             ["asterism.experiments.lenets"],
-            "is no factory: write pkg.module:function or file.py:function",
+            "does not name a function: write file.py:function or pkg.module:function",
         ),
         (["{}:broken"], "raised ValueError: no such checkpoint"),
         (["{}:number"], "must return a torch.nn.Module, found int"),

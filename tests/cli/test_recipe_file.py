@@ -78,7 +78,7 @@ def test_options_by_pattern_are_split_at_the_last_sign() -> None:
         ({"densities": {"fc*": "half"}}, "net.toml: densities must be numbers by pattern"),
         ({"seed": 0.5}, "net.toml: seed must be a whole number"),
         ({"model": 3}, "net.toml: model must be a string, found 3"),
-        ({"model": None}, "net.toml lacks model"),
+        ({"model": None}, "net.toml has no model: add a line model = "),
     ],
 )
 def test_what_is_wrong_is_named_with_its_file(settings: dict[str, object], message: str) -> None:

@@ -193,10 +193,10 @@ def test_a_folder_in_use_is_refused_untouched(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the command lacks model"),
+        ([], "the model is not given: add net.py:model"),
         (["--resume"], "out holds no search to continue"),
         (["nowhere.py:make", "--data", "x:y", "--max-drop", "1"], "there is no file nowhere.py"),
-        ([*FACTORIES], "the command lacks max_drop"),
+        ([*FACTORIES], "the max_drop is not given: add --max-drop 0.2"),
         ([*FACTORIES, "--max-drop", "-1"], "max_drop must be at least 0"),
         ([*FACTORIES, "--max-drop", "1", "--exclude", "conv*"], "no layer matches the pattern"),
         ([*FACTORIES, "--max-drop", "1", "--density", "4=half"], "--density is a share of the"),
@@ -220,7 +220,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
         ("max_dorp = 1", "has an unknown key 'max_dorp'"),
         ('max_drop = "much"', "max_drop must be a number"),
         ("max_drop = ", "is not valid TOML"),
-        ("max_drop = 1", "lacks model"),
+        ("max_drop = 1", 'has no model: add a line model = "net.py:model"'),
     ],
 )
 def test_a_bad_recipe_is_one_line(text, message, tmp_path):

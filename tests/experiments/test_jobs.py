@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
-from asterism.experiments.augmentation import Shift
+from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.jobs import Job, run
 from asterism.experiments.methods import GradualMagnitude, Polish, Then
-from asterism.experiments.mnist import Dataset
 from asterism.storage.atomic_files import read_json
 from asterism.storage.run_folder import alone_in
 from support.networks import make_mlp

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from asterism import AllLayers, ChartrandYin, Focuss, Noise, ReweightedL1, ReweightedL2
 from asterism.errors import InputError
-from asterism.experiments.augmentation import Shift
+from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,
@@ -23,7 +24,6 @@ from asterism.experiments.methods import (
     Polish,
     Then,
 )
-from asterism.experiments.mnist import Dataset
 from asterism.experiments.results import History
 from asterism.experiments.training import train
 from asterism.pruning.scores import count

@@ -225,5 +225,5 @@ def test_missing_matplotlib_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'asterism\[reproduce\]'"):
+    with pytest.raises(InputError, match=r"pip install '\S+\[reproduce\]'"):
         figure1(NOISE, GREEDY, tmp_path)

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from asterism.errors import InputError
+from asterism.experiments.data.mnist import Dataset, Split
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,
     DynamicNetworkSurgery,
     Method,
 )
-from asterism.experiments.mnist import Dataset, Split
 from asterism.experiments.training import DivergedError, Stage, train
 from asterism.scaling.penalties import ReweightedL1
 from asterism.scaling.schedules import constant

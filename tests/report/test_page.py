@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
 import json
 import re
 import shutil
@@ -19,14 +22,14 @@ import asterism
 from asterism.cli.progress import print_lines
 from asterism.errors import InputError
 from asterism.experiments.budgets import budget
+from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.lenets import weight_shapes
-from asterism.experiments.mnist import Dataset
 from asterism.experiments.reproduce import reproduce
 from asterism.experiments.table import table
-from asterism.report.account import read_account
-from asterism.report.labels import GAPS, SIDES, _box
+from asterism.report.drawing.labels import GAPS, SIDES, _box
 from asterism.report.page import render
 from asterism.report.published import LENET5, published_for
+from asterism.report.reading.folder import read_account
 from support.small import task, trained
 
 CHROMIUM = shutil.which("chromium")
@@ -139,7 +142,57 @@ def test_a_search_shows_its_choice_its_tolerance_and_every_trial(search, search_
     account = read_account(search)
     assert account.tolerance == pytest.approx(result["dense"]["metric"] - 2)
     assert account.networks[0].before is not None
-    assert "does not say by which command" in search_page, "called from Python, not from a shell"
+    assert "The run was started from Python" in search_page, "not from a shell"
+    points = [row for row in rows if len(row) == 5 and row[0] in ("dense", "front", "chosen")]
+    weights = [int(row[1].replace(",", "")) for row in points]
+    assert weights == sorted(weights, reverse=True)
+    assert points[0][0] == "dense"
+    held = {trial["nonzeros"] for trial in result["history"] if trial["within_tolerance"]}
+    assert all(
+        (row[4] == "yes") <= (count in held) for row, count in zip(points, weights, strict=True)
+    )
+
+
+def test_a_search_says_when_and_with_what_it_was_made(search, search_page):
+    about = json.loads((search / "about.json").read_text())
+    assert f"torch {about['versions']['torch']}" in search_page
+    assert f", {about['date'][11:16]} UTC" in search_page
+    if about["commit"]:
+        assert about["commit"].removesuffix("-dirty") in search_page
+
+
+def test_a_folder_of_an_earlier_version_is_still_read(search, tmp_path):
+    old = shutil.copytree(search, tmp_path / "old")
+    (old / "about.json").unlink()
+    result = json.loads((old / "result.json").read_text())
+    for trial in result["history"]:
+        trial.pop("losses", None)
+    (old / "result.json").write_text(json.dumps(result))
+    account = read_account(old)
+    assert account.networks[0].wiring == {"0.weight": [], "4.weight": ["0.weight"]}
+    page = render(old)
+    assert "Training" not in page, "there is no loss to draw"
+    assert " UTC" not in page
+
+
+def test_tables_can_be_downloaded_and_hold_what_the_page_shows(search, search_page):
+    page, result = Page(search_page), json.loads((search / "result.json").read_text())
+    files = {
+        link["download"]: list(csv.DictReader(io.StringIO(decoded(link["href"]))))
+        for link in page.all("a")
+        if link.get("download")
+    }
+    assert set(files) == {"trade-off.csv", "layers-best.csv", "trials.csv"}
+    assert [row["trial"] for row in files["trials.csv"]] == [
+        trial["trial"] for trial in result["history"]
+    ]
+    kept = sum(int(row["nonzeros"]) for row in files["layers-best.csv"])
+    assert kept == result["best"]["nonzeros"]
+    assert sum(row["network"] == "chosen" for row in files["trade-off.csv"]) == 1
+
+
+def decoded(address: str | None) -> str:
+    return base64.b64decode(str(address).partition("base64,")[2]).decode()
 
 
 def test_others_are_cited_for_the_same_network_and_data_only(page):
@@ -244,7 +297,7 @@ def test_what_is_no_run_is_said_in_one_line(run, tmp_path):
     with pytest.raises(InputError, match="holds no run"):
         render(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="not finished"):
+    with pytest.raises(InputError, match="unfinished"):
         render(tmp_path)
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(InputError, match="something else"):
@@ -257,7 +310,7 @@ def test_what_is_no_run_is_said_in_one_line(run, tmp_path):
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib.image"])
 def test_a_missing_package_is_said_in_one_line(missing, run, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(InputError, match=r"pip install 'asterism\[report\]'"):
+    with pytest.raises(InputError, match=r"pip install '\S+\[report\]'"):
         render(run)
 
 

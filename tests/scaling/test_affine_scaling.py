@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from asterism import (
+    AffineScaling,
     Exact,
     Focuss,
     Greedy,
+    InputError,
     InTurn,
     Noise,
     ReweightedL1,
@@ -268,3 +270,23 @@ def test_flattened_training_is_plain_training(state: Any) -> None:
     train(reference, torch.optim.SGD(reference.parameters(), lr=0.05), range(3, 9))
     for name, theta in reference.thetas().items():
         assert torch.equal(model.get_parameter(name), theta)
+
+
+def test_arguments_in_another_order_are_named() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    order = r"AffineScaling\(optimizer, model, penalty\)"
+    with pytest.raises(InputError, match=f"model must be a torch.nn.Module.*{order}"):
+        AffineScaling(optimizer, ReweightedL1(), model)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"found the class ReweightedL1: .*{order}"):
+        AffineScaling(optimizer, model, ReweightedL1)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"found float: .*{order}"):
+        AffineScaling(optimizer, model, {"*": 0.1})  # type: ignore[dict-item]
+
+
+def test_a_number_without_a_name_is_refused_and_nothing_is_cut() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = AffineScaling(torch.optim.SGD(model.parameters(), lr=0.1), model, ReweightedL1())
+    with pytest.raises(InputError, match=r"write prune\(density=0.1\)"):
+        optimizer.prune(0.1)
+    assert int(model.weight.count_nonzero()) == 6

@@ -216,3 +216,28 @@ CONFIG_OF_BEFORE = {
     "weights": {"0.weight": [32, 20], "4.weight": [3, 32]},
     "threads": torch.get_num_threads(),
 }
+
+
+def test_the_folder_tells_when_and_with_what_the_search_was_begun(dense, tmp_path):
+    asterism.sparsify(copy.deepcopy(dense), task(), max_drop=2.0, max_epochs=6, run=tmp_path)
+    about = json.loads((tmp_path / "about.json").read_text())
+    assert about["metric"] == "accuracy_percent"
+    assert about["wiring"] == {"0.weight": [], "4.weight": ["0.weight"]}
+    assert about["versions"]["asterism"] == asterism.__version__
+    assert about["date"][:2] == "20"
+    assert "commit" in about
+
+
+def test_training_losses_are_kept_epoch_by_epoch(dense, tmp_path):
+    used = task()
+    used.fit(copy.deepcopy(dense), torch.optim.SGD(dense.parameters(), lr=0.0), epochs=3)
+    result = asterism.sparsify(copy.deepcopy(dense), used, max_drop=2.0, max_epochs=8, run=tmp_path)
+    spent = 0
+    for record in result.history:
+        assert len(record.losses) == record.epochs - spent, record.trial
+        spent = record.epochs
+    assert all(loss > 0 for record in result.history for loss in record.losses)
+    kept = json.loads((tmp_path / "result.json").read_text())["history"]
+    assert [TrialRecord.from_json(each) for each in kept] == result.history
+    without = [{name: each for name, each in old.items() if name != "losses"} for old in kept]
+    assert TrialRecord.from_json(without[-1]).losses == (), "an older folder has none"

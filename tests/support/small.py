@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -36,6 +37,30 @@ def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, 
     data = Slow(*make_data().tensors)
     train = DataLoader(data, batch_size=32, shuffle=True, generator=order)
     return train, DataLoader(make_data(seed=4), batch_size=256)
+
+
+def regression() -> dict[str, Any]:
+    """The sum of the first three inputs, measured by the mean squared error."""
+    data = [TensorDataset(x, x[:, :3].sum(1, keepdim=True)) for x in map(_inputs, (3, 4))]
+    train, valid = (DataLoader(each, batch_size=64) for each in data)
+    measures = {"loss": F.mse_loss, "metric": F.mse_loss, "higher_is_better": False}
+    return {"train_loader": train, "valid_loader": valid, **measures}
+
+
+def _inputs(seed: int) -> Tensor:
+    return make_data(seed).tensors[0]
+
+
+class Bessel(nn.Module):
+    """An operation that the runtime does not have."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.special.bessel_j0(x)
+
+
+def with_bessel() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(20, 8), Bessel(), nn.Linear(8, 3))
 
 
 def task() -> Supervised:

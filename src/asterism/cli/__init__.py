@@ -4,6 +4,7 @@ Heavy imports happen inside the commands, so that `asterism --help` answers at o
 
     commands/    one file for each command
     common       what several commands share
+    source       a file, or the folder of a run, with its model and data
     factories    models and data by the name of the function that makes them
     recipe_file  the settings of a search in a TOML file
     progress     bars for a person, lines for a pipe

@@ -7,14 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from asterism.search.task import Supervised
 
 
 @contextmanager
@@ -45,21 +39,3 @@ def show(page: Path) -> None:
 def command_line() -> str:
     """The command as it was typed."""
     return shlex.join(["asterism", *sys.argv[1:]])
-
-
-def network_and_task(
-    model: str, data: str, state: dict[str, Tensor], checkpoint: Path
-) -> tuple[nn.Module, Supervised]:
-    """The network with the weights of a checkpoint, in eval mode, and the task of its data.
-
-    model, data  the names of the two factories
-    state        the weights that were read
-    checkpoint   the file that they come from, for the error
-    """
-    from asterism.cli.factories import make_data, make_model
-    from asterism.export.checkpoints import put_into
-    from asterism.search.task import supervised
-
-    network = make_model(model)
-    put_into(network, state, checkpoint)
-    return network.eval(), supervised(**make_data(data))

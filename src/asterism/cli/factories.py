@@ -32,16 +32,32 @@ def find(spec: str) -> Callable[..., Any]:
     """
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
-        raise InputError(f"{spec!r} is no factory: write pkg.module:function or file.py:function")
+        raise InputError(_without_a_name(spec))
     module = _load_file(Path(place)) if place.endswith(".py") else _import(MOVED.get(place, place))
     found = getattr(module, name, None)
     if found is None:
-        known = [each for each, value in vars(module).items() if callable(value)]
-        names = ", ".join(each for each in known if not each.startswith("_")) or "no functions"
+        names = ", ".join(_functions(module)) or "no functions"
         raise InputError(f"{place} has no {name}; it has {names}")
     if not callable(found):
         raise InputError(f"{spec} is a {type(found).__name__}, not a function")
     return found  # type: ignore[no-any-return]
+
+
+def _without_a_name(spec: str) -> str:
+    """What to write where a function is not named, with those that the file has."""
+    place = spec.strip(":")
+    advice = f"{spec!r} does not name a function: write file.py:function or pkg.module:function"
+    if not place.endswith(".py") or not Path(place).is_file():
+        return advice
+    names = _functions(_load_file(Path(place)))
+    return f"{advice}, here {', '.join(f'{place}:{name}' for name in names)}" if names else advice
+
+
+def _functions(module: Any) -> list[str]:
+    """The public functions that a module defines itself; all that it has, where it defines none."""
+    known = {name: each for name, each in vars(module).items() if callable(each) and name[0] != "_"}
+    own = [name for name, each in known.items() if each.__module__ == module.__name__]
+    return own or list(known)
 
 
 def call(spec: str) -> Any:

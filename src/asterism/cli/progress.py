@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from asterism.cli.layer_table import Board, LayerStatus, board
 from asterism.experiments.budgets import Budget
-from asterism.experiments.jobs import Job
-from asterism.experiments.reproduce import Monitor, jobs, planned_epochs
+from asterism.experiments.jobs import Job, Monitor, planned_epochs
+from asterism.experiments.reproduce import jobs
 from asterism.experiments.results import EpochRecord
 from asterism.experiments.training import Watch
 from asterism.integrations.tensorboard import TensorBoard
@@ -57,7 +57,7 @@ class Bar:
     def __init__(self, shown: Board, total: int) -> None:
         self.shown, self.bar = shown, shown.bar
         self.task = self.bar.add_task("", total=total)
-        self.done = 0
+        self.done: dict[str, int] = {}  # epochs, by job
 
     def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]:
         return self._watch(job, epochs)
@@ -69,16 +69,20 @@ class Bar:
         def watch(record: EpochRecord) -> None:
             nonlocal last
             last = record
-            self.bar.update(self.task, completed=self.done + record["epoch"], description=job.name)
+            self._advance(job, record["epoch"])
             tails = record["kurtosis"]
             rows = [LayerStatus(name, kept, tails[name]) for name, kept in record["layers"].items()]
             self.shown.show(rows, describe_epoch(record, epochs))
 
         yield watch
-        self.done += epochs
-        self.bar.update(self.task, completed=self.done)
+        self._advance(job, epochs)
         if last is not None:
             self.bar.console.print(f"{job.name}: {describe_epoch(last, epochs)}")
+
+    def _advance(self, job: Job, epochs: int) -> None:
+        self.done[job.name] = epochs
+        done = sum(self.done.values())
+        self.bar.update(self.task, completed=done, description=job.name)
 
 
 def describe_epoch(record: EpochRecord, epochs: int) -> str:

@@ -61,11 +61,28 @@ def make_recipe(settings: Mapping[str, Any], file: Path | None = None) -> Recipe
     with _named(file):
         for name, value in given.items():
             check_kind(name, kinds[name], value)
-    for name in ("model", "data", "max_drop"):
+    for name in REQUIRED:
         if name not in given:
-            raise InputError(f"{source} lacks {name}")
+            raise InputError(_how_to_give(name, file))
     with _named(file):
         return Recipe(**given)
+
+
+REQUIRED = {
+    "model": ("net.py:model", "the function that returns the model"),
+    "data": ("net.py:loaders", "the function that returns (train_loader, valid_loader)"),
+    "max_drop": (0.2, "how much worse than now the metric may be, in its own units"),
+}
+
+
+def _how_to_give(name: str, file: Path | None) -> str:
+    """What to add where a setting is missing that has no default."""
+    example, meaning = REQUIRED[name]
+    if file is not None:
+        line = f'{name} = "{example}"' if isinstance(example, str) else f"{name} = {example}"
+        return f"{file} has no {name}: add a line {line}, {meaning}"
+    option = example if name == "model" else f"--{name.replace('_', '-')} {example}"
+    return f"the {name} is not given: add {option}, {meaning}"
 
 
 @contextmanager

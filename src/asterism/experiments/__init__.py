@@ -5,8 +5,8 @@ budgets       the settings of each row, as data
 methods/      AST, LWC, DNS, gradual magnitude pruning, dense
 training      the training loop
 jobs          one method, one seed, one folder
-mnist         the data
-augmentation  shifted images
+parallel      several jobs at once, each in a process
+data/         MNIST, and shifted images
 lenets        LeNet-5 and LeNet-300-100
 results       the records that runs leave, and the rows they make
 table         Table 1, ours beside the paper's

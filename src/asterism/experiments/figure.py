@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asterism.errors import InputError
+from asterism.errors import InputError, missing
 from asterism.storage.atomic_files import write_atomically
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ def build_figure1(noise: Sequence[Point], greedy: Sequence[Point]) -> Figure:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError(
-            "the figure needs matplotlib: pip install 'asterism[reproduce]'"
-        ) from error
+        raise missing("the figure needs matplotlib", "reproduce") from error
 
     with rc_context(STYLE):
         figure = Figure(figsize=(7.4, 5.2), layout="constrained")

@@ -10,20 +10,20 @@ result.json         the numbers of the table; its presence says that the run is 
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from asterism import __version__
 from asterism.errors import InputError
+from asterism.experiments.data.mnist import Dataset
+from asterism.experiments.lenets import MODELS
 from asterism.experiments.methods import Method
-from asterism.experiments.mnist import Dataset
 from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
 from asterism.experiments.training import Forward, Watch, train
 from asterism.export.checkpoints import write_checkpoint
@@ -31,6 +31,8 @@ from asterism.graph.compaction import compact
 from asterism.graph.live_forward import NotLiveError, live_forward
 from asterism.storage.atomic_files import read_json, write_json
 from asterism.storage.config import describe
+from asterism.storage.provenance import provenance
+from asterism.storage.provenance import versions as versions
 from asterism.storage.run_folder import own
 from asterism.weights.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.weights.names import layer
@@ -46,6 +48,7 @@ class Job:
     seed: int
     model: str
     batch_size: int = 128
+    threads: int = field(default_factory=torch.get_num_threads)
 
     @property
     def name(self) -> str:
@@ -60,8 +63,29 @@ class Job:
             "data": data.name,
             "train_images": len(data.train.labels),
             "batch_size": self.batch_size,
-            "threads": torch.get_num_threads(),
+            "threads": self.threads,
         }
+
+
+class Monitor(Protocol):
+    """A display of progress: called with each job, it gives what to call after each epoch."""
+
+    def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]: ...
+
+
+def make_model(job: Job) -> nn.Module:
+    """The job's network as its seed initialises it; channels-last is the faster layout on a CPU."""
+    torch.manual_seed(job.seed)
+    model = MODELS[job.model]()
+    for param in model.parameters():
+        if param.ndim == 4:
+            param.data = param.data.contiguous(memory_format=torch.channels_last)
+    return model
+
+
+def planned_epochs(job: Job) -> int:
+    """The epochs of all phases, if none is skipped."""
+    return sum(phase.setup(make_model(job)).epochs for phase in job.method.phases)
 
 
 def run(
@@ -91,6 +115,7 @@ def run(
         if finished is not None:
             return finished
         owned.claim()
+        torch.set_num_threads(job.threads)
         if start is not None:
             model.load_state_dict(start)
         history = train_phases(job, folder, model, data, resume=resume, watch=watch)
@@ -170,6 +195,7 @@ def summarise(
     history  one record per epoch
     data     whose test and validation images are used
     """
+    made = provenance()
     return {
         "method": job.key,
         "seed": job.seed,
@@ -183,17 +209,10 @@ def summarise(
         ),
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
-        "versions": versions(),
+        "versions": made.versions,
+        "date": made.date,
+        "commit": made.commit,
         "config": job.config(data),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of what decides the numbers."""
-    return {
-        "asterism": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
     }
 
 

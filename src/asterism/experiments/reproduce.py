@@ -7,21 +7,27 @@ table show all that the folder holds, whichever call it came from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import torch
-from torch import nn
 
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, NOISE, Budget
+from asterism.experiments.data.mnist import Dataset, Split, load
 from asterism.experiments.figure import figure1
-from asterism.experiments.jobs import Job, load_model, run
-from asterism.experiments.lenets import MODELS
-from asterism.experiments.mnist import Dataset, Split
+from asterism.experiments.jobs import (
+    Job,
+    Monitor,
+    load_model,
+    make_model,
+    planned_epochs,
+    run,
+)
+from asterism.experiments.parallel import in_processes
 from asterism.experiments.results import History, RunResult
 from asterism.experiments.table import table
 from asterism.experiments.training import Watch
@@ -29,12 +35,6 @@ from asterism.storage.atomic_files import read_json, write_atomically, write_jso
 from asterism.storage.config import differences
 
 FIGURE = (NOISE, GREEDY)
-
-
-class Monitor(Protocol):
-    """A display of progress: called with each job, it gives what to call after each epoch."""
-
-    def __call__(self, job: Job, epochs: int) -> AbstractContextManager[Watch]: ...
 
 
 def reproduce(
@@ -46,6 +46,8 @@ def reproduce(
     seeds: int = 1,
     resume: bool = False,
     caption: str = "",
+    workers: int = 1,
+    threads: int | None = None,
     monitor: Monitor,
 ) -> list[RunResult]:
     """Runs what is asked for and writes results.json, table.md and, where it can, the figure.
@@ -57,16 +59,24 @@ def reproduce(
     seeds    how many, from 0 on
     resume   whether to continue runs that are in the folder; finished ones are read
     caption  stands below the table
+    workers  jobs at a time, each in a process of its own; 1 for all in this one. Processes load the
+             data anew, by its name
+    threads  of each job but dense training, which is alone and has this process's; None for those
     monitor  a display of progress
     """
     data = limit(data, budget.train_images)
+    todo = jobs(budget, methods, seeds, threads)
+    dense = [job for job in todo if job.key == "dense"]
+    others = [job for job in todo if job.key != "dense"]
+    here = partial(_one_by_one, data=data, out=out, resume=resume, monitor=monitor)
+    elsewhere = partial(_train_elsewhere, data=data.name, images=budget.train_images, out=out)
+    rest = (
+        here(others)
+        if workers == 1
+        else in_processes(others, elsewhere, workers=workers, resume=resume, monitor=monitor)
+    )
     results: list[RunResult] = []
-    for job in jobs(budget, methods, seeds):
-        model = make_model(job)
-        dense = out / f"dense-{job.seed}" / "model.safetensors"
-        start = None if job.key == "dense" else load_model(dense)
-        with monitor(job, planned_epochs(job)) as watch:
-            run(job, out / job.name, model, data, start=start, resume=resume, watch=watch)
+    for job in chain(here(dense), rest):
         results = finished_rows(budget, data, out)
         write_json(out / "results.json", results)
         write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
@@ -75,19 +85,50 @@ def reproduce(
     return results
 
 
-def jobs(budget: Budget, methods: Sequence[str] | None, seeds: int) -> list[Job]:
-    """Seed by seed, the dense network first; for the figure one seed will do."""
+def _one_by_one(
+    todo: Sequence[Job], *, data: Dataset, out: Path, resume: bool, monitor: Monitor
+) -> Iterator[Job]:
+    for job in todo:
+        with monitor(job, planned_epochs(job)) as watch:
+            _train(job, resume, watch, data=data, out=out)
+        yield job
+
+
+def _train(job: Job, resume: bool, watch: Watch, *, data: Dataset, out: Path) -> None:
+    dense = out / f"dense-{job.seed}" / "model.safetensors"
+    start = None if job.key == "dense" else load_model(dense)
+    run(job, out / job.name, make_model(job), data, start=start, resume=resume, watch=watch)
+
+
+def _train_elsewhere(
+    job: Job, resume: bool, watch: Watch, *, data: str, images: int | None, out: Path
+) -> None:
+    torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
+    _train(job, resume, watch, data=limit(load(data), images), out=out)
+
+
+def jobs(
+    budget: Budget, methods: Sequence[str] | None, seeds: int, threads: int | None = None
+) -> list[Job]:
+    """Seed by seed, the dense network first; for the figure one seed will do.
+
+    budget   the methods and their settings
+    methods  keys of the budget, None for all
+    seeds    how many, from 0 on
+    threads  of each job but the dense ones; None for this process's
+    """
     return [
-        make_job(budget, key, seed)
+        make_job(budget, key, seed, None if key == "dense" else threads)
         for seed in range(seeds)
         for key in select(budget, methods)
         if seed == 0 or key not in FIGURE
     ]
 
 
-def make_job(budget: Budget, key: str, seed: int) -> Job:
-    """The method `key` of a budget on one seed."""
-    return Job(key, budget.methods[key], seed, budget.model, budget.batch_size)
+def make_job(budget: Budget, key: str, seed: int, threads: int | None = None) -> Job:
+    """The method `key` of a budget on one seed, with `threads` or this process's."""
+    job = Job(key, budget.methods[key], seed, budget.model, budget.batch_size)
+    return job if threads is None else replace(job, threads=threads)
 
 
 def finished_rows(budget: Budget, data: Dataset, out: Path) -> list[RunResult]:
@@ -97,7 +138,7 @@ def finished_rows(budget: Budget, data: Dataset, out: Path) -> list[RunResult]:
         for path in sorted(out.glob(f"{key}-*/result.json")):
             record = read_json(path)
             config = make_job(budget, key, record["seed"]).config(data)
-            if not differences(record["config"], config):
+            if set(differences(record["config"], config)) <= {"threads"}:
                 rows.append(record)
     return rows
 
@@ -118,21 +159,6 @@ def limit(data: Dataset, images: int | None) -> Dataset:
         return data
     train = Split(data.train.images[:images], data.train.labels[:images])
     return replace(data, train=train)
-
-
-def make_model(job: Job) -> nn.Module:
-    """The job's network as its seed initialises it; channels-last is the faster layout on a CPU."""
-    torch.manual_seed(job.seed)
-    model = MODELS[job.model]()
-    for param in model.parameters():
-        if param.ndim == 4:
-            param.data = param.data.contiguous(memory_format=torch.channels_last)
-    return model
-
-
-def planned_epochs(job: Job) -> int:
-    """The epochs of all phases, if none is skipped."""
-    return sum(phase.setup(make_model(job)).epochs for phase in job.method.phases)
 
 
 def curve(out: Path, key: str, seed: int = 0) -> History:

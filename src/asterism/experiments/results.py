@@ -60,6 +60,8 @@ class RunResult(_Result, total=False):
     """What came of one method and one seed: result.json, and an entry of results.json."""
 
     versions: dict[str, str]
+    date: str
+    commit: str | None
 
 
 METHOD_NAMES = {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asterism.errors import InputError
+from asterism.errors import missing
 from asterism.graph.compaction import compact
 from asterism.storage.atomic_files import write_atomically
 
@@ -33,7 +33,7 @@ def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> nn.Modul
 def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
     """A model as it is, in the format of ONNX."""
     if importlib.util.find_spec("onnx") is None:
-        raise InputError("ONNX files need a package more: pip install 'asterism[onnx]'")
+        raise missing("ONNX files need the package onnx", "onnx")
     buffer: Any = io.BytesIO()  # which the exporter takes, though its types say paths only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter is the old one: it is the simpler

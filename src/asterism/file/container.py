@@ -35,7 +35,10 @@ def join(sections: Mapping[bytes, bytes]) -> bytes:
 def split(data: bytes) -> dict[bytes, memoryview]:
     """The sections of a file, by kind."""
     if data[: len(MAGIC)] != MAGIC:
-        raise FormatError("not an .asterism file")
+        raise FormatError(
+            "this is not an .asterism file: make one with asterism.save(model, path,"
+            " example_inputs=…), or with asterism compress"
+        )
     if len(data) < len(MAGIC) + 1 + _CHECKSUM:
         raise FormatError("cut off after its first bytes")
     if data[len(MAGIC)] > VERSION:

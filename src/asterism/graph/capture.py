@@ -190,6 +190,9 @@ class _Translation:
             return self.add(Node(_name(node), tuple(read)))
 
 
+_ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
+
+
 class _Call:
     """A call of torch's, as an operation sees it that may have been called."""
 
@@ -229,6 +232,13 @@ class _Call:
 
     def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
         return self._to.fixed.mask(argument)
+
+    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
+        return self._to.add(Node(op, inputs, tuple(places)))
+
+    def is_zeros(self, argument: Any) -> bool:
+        return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
 
     def value(self, argument: Any) -> int:
         return self._to.value(argument)

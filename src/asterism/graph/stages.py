@@ -83,6 +83,12 @@ class Call(Protocol):
     def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
         """The settings and weights of attention for a mask that is the same for all inputs."""
 
+    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+        """Adds `op` of values that have numbers already, with weights of torch's."""
+
+    def is_zeros(self, argument: Any) -> bool:
+        """Whether it is a tensor that torch has just made, all of zeros."""
+
     def value(self, argument: Any) -> int:
         """The number of an argument; UnsupportedError where that is not a value of the network."""
 
@@ -165,3 +171,6 @@ class Program(Protocol):
 
     def linear(self, layer: FusedLayer) -> None:
         """All steps of a fully connected layer, by the kernel that should be the fastest."""
+
+    def recurrent(self, layer: FusedLayer) -> None:
+        """All steps of a recurrent layer."""

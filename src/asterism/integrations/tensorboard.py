@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from asterism.errors import InputError
+from asterism.errors import missing
 
 Record = Mapping[str, Any]
 
@@ -28,9 +28,7 @@ class TensorBoard:
         try:
             writers = importlib.import_module("torch.utils.tensorboard")
         except ImportError as error:
-            raise InputError(
-                "tensorboard is not installed: pip install 'asterism[tensorboard]'"
-            ) from error
+            raise missing("--tensorboard needs tensorboard", "tensorboard") from error
         self.writer: Any = writers.SummaryWriter(str(folder))
         self.weights = weights or {}
 

@@ -19,6 +19,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/conv_columns.h"
 #include "layers/pooling_and_elementwise.h"
 #include "layers/attention.h"
+#include "layers/recurrent.h"
 #include "training/train.h"
 #ifdef SUMS
 #include "layers/conv_rows.h"
@@ -31,7 +32,8 @@ const Kernels KERNELS = {
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
-    .fc_tokens = fc_tokens, .matmul = matmul, .keys = keys, .attend = attend,
+    .matmul = matmul, .keys = keys, .attend = attend,
+    .fc_sparse_rows = fc_sparse_rows, .lstm = lstm, .gru = gru,
     .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
 #ifdef SUMS
     .conv_rows = conv_rows,

@@ -39,10 +39,12 @@ enum Operation {
     GATHER,
     COPY_CHUNKS,
     EMBED,
-    FC_TOKENS,
     MATMUL,
     KEYS,
     ATTEND,
+    FC_SPARSE_ROWS,
+    LSTM,
+    GRU,
 };
 
 typedef struct {
@@ -92,7 +94,8 @@ typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
-        *fc_tokens, *matmul, *keys, *attend;
+        *matmul, *keys, *attend,
+        *fc_sparse_rows, *lstm, *gru;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

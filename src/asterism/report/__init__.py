@@ -1,11 +1,10 @@
 """A run as one HTML page. Reads result files, and never trains.
 
 page       the page
-account    what a run was and what came of it
+headline   what came of a run, in one line
 layers     the network layer by layer
-drawings   the trade-off, the course of training, histograms
-pictures   masks and filters
-labels     names beside points
-svg        matplotlib's figures inside the page
+tables     the page's tables as files to download
 published  what others have published
+reading    what a run was and what came of it
+drawing    the pictures
 """

@@ -12,7 +12,7 @@ import torch
 
 from asterism.experiments.lenets import INPUT_SHAPE, MODELS
 from asterism.export.checkpoints import as_contents
-from asterism.report.account import Network
+from asterism.report.reading.account import Network
 from asterism.weights.macs import macs
 from asterism.weights.metrics import kurtosis, live_units
 from asterism.weights.names import layer, owner

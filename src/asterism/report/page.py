@@ -1,27 +1,29 @@
 """A run as one HTML page that needs nothing else: no network, no script, no other file.
 
-Owns what the page holds and in which order. The numbers are those of `account` and `layers`, the
-drawings those of `drawings` and `pictures`, the looks are in page.html, page.css and page.js.
+Owns what the page holds and in which order. The numbers are those of `reading` and `layers`, the
+pictures those of `drawing`, the looks are in page.html, page.css and page.js.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from importlib.resources import files
 from pathlib import Path
 
 from asterism import __version__
-from asterism.errors import InputError
-from asterism.report.account import Account, Network, Record, read_account
-from asterism.report.drawings import (
-    describe_outcome,
-    draw_course,
-    draw_histogram,
-    draw_trade_off,
-)
+from asterism.errors import missing
+from asterism.report.drawing.course import draw_course, draw_search
+from asterism.report.drawing.diagram import draw_diagram
+from asterism.report.drawing.histogram import draw_histogram
+from asterism.report.drawing.pictures import Picture, filter_picture, mask_picture
+from asterism.report.drawing.trade_off import describe_outcome, draw_trade_off
+from asterism.report.headline import headline
 from asterism.report.layers import LayerSummary, Size, measure
-from asterism.report.pictures import Picture, filter_picture, mask_picture
+from asterism.report.reading.account import Account, Network, Record
+from asterism.report.reading.folder import read_account
+from asterism.report.tables import layers_table, points_table, trials_table
 from asterism.weights.names import layer
 
 MOST_LAYERS = 24
@@ -45,8 +47,10 @@ class NetworkView:
 
     key: str
     name: str
+    diagram: str
     course: str | None
     rows: list[LayerSummary]
+    table: str
     size: Size
     layers: list[LayerView]
     bench: list[Record]
@@ -59,8 +63,7 @@ def render(folder: Path) -> str:
         import matplotlib.image  # noqa: F401  # said before anything is read, not half-way
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
-        needs = "jinja2 and matplotlib: pip install 'asterism[report]'"
-        raise InputError(f"a report needs {needs}") from error
+        raise missing("a report needs jinja2 and matplotlib", "report") from error
     account = read_account(folder)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -69,9 +72,14 @@ def render(folder: Path) -> str:
     networks = [_view(network) for network in account.networks]
     return environment.from_string(_part("page.html")).render(
         account=account,
+        headline=headline(account, _size_of_best(account, networks)),
+        date=_date(account.made.date),
         networks=networks,
         layer_names=_layer_names(networks),
         trade_off=draw_trade_off(account),
+        points_table=points_table(account),
+        search=draw_search(account) if account.trials else None,
+        trials_table=trials_table(account.trials),
         outcomes=_points_to_slide_over(account),
         version=__version__,
         css=_part("page.css"),
@@ -83,14 +91,34 @@ def _part(name: str) -> str:
     return files("asterism.report").joinpath(name).read_text(encoding="utf-8")
 
 
+def _size_of_best(account: Account, networks: list[NetworkView]) -> Size | None:
+    """Of the network in the headline; that of a search is the only one."""
+    key = account.best.network if account.best else ""
+    return next((each.size for each in networks if account.trials or each.key == key), None)
+
+
+def _date(written: str) -> str:
+    """
+    >>> _date("2026-11-17T01:20:00+00:00")
+    '17 November 2026, 01:20 UTC'
+    """
+    try:
+        moment = datetime.fromisoformat(written).astimezone(timezone.utc)
+    except ValueError:
+        return ""  # an older folder, or one that was changed by hand
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
 def _view(network: Network) -> NetworkView:
     rows, size = measure(network)
     drawn = {row.name for row in sorted(rows, key=lambda row: -row.entries)[:MOST_LAYERS]}
     return NetworkView(
         key=network.key,
         name=network.name,
+        diagram=draw_diagram(network.key, rows, network.wiring),
         course=draw_course(network.key, network.history) if network.history else None,
         rows=rows,
+        table=layers_table(rows),
         size=size,
         layers=[
             _layer_view(network, name, row)

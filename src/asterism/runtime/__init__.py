@@ -6,6 +6,7 @@ lowering      the layers that really run: norms folded, activations drawn in
 program       from layers to steps
 building      values in rows and in columns
 convolutions  the steps of convolutions
+recurrence    the steps of recurrent layers, and of linear ones over rows
 steps         steps and their memory
 windows       how a convolution reads its packed input
 packing       weights in the order in which the kernels read them

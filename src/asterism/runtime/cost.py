@@ -7,13 +7,14 @@ lower its clock by a fifth: a small network is faster without them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from asterism.graph.operations.convolution import by_place, live_outputs
-from asterism.graph.stages import FusedLayer
-from asterism.runtime.packing import count_loads
+from asterism.graph.stages import Array, FusedLayer
+from asterism.runtime.packing import BLOCK, count_loads
 from asterism.runtime.windows import CACHE, Window, parts
 
 CLOCK = 3e9
@@ -25,6 +26,7 @@ ROWS_SPARSE = {8: 1.3, 16: 1.25}  # cycles for sixteen products
 ROWS_SHARED = {8: 1.1, 16: 0.48}  # of inputs loaded already
 ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
+RECURRENT = 0.8  # cycles for one product of a recurrent layer
 MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
 PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
@@ -55,6 +57,28 @@ def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
         per_product = ONE_DENSE if weight.nbytes < NEAR else ONE_FAR
         sparse, dense = ONE_SPARSE * nonzeros * rows, per_product * weight.size * rows
     return _choose({"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
+
+
+def over_rows(weight: Array, rows: int) -> Choice:
+    """A matrix times each of many rows: row by row, in blocks of rows as columns, or dense."""
+    nonzeros, (outputs, inputs) = int(np.count_nonzero(weight)), weight.shape
+    blocks = -(-rows // BLOCK) * BLOCK
+    panels = -(-outputs // PANELS) * PANELS
+    costs = {
+        "sparse": ONE_SPARSE * nonzeros * rows,
+        "rows": MANY_SPARSE * nonzeros * blocks + TURN * rows * (inputs + outputs),
+        "dense": MANY_DENSE * panels * inputs * max(rows, 4),
+    }
+    return _choose(costs, nonzeros / max(1, weight.size))
+
+
+def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
+    """The matrices of a recurrent layer, one product after the other."""
+    nonzeros = sum(int(np.count_nonzero(matrix)) for matrix in matrices)
+    size = sum(matrix.size for matrix in matrices)
+    per_product = ONE_DENSE if 4 * size < NEAR else ONE_FAR
+    costs = {"sparse": RECURRENT * nonzeros * steps, "dense": per_product * size * steps}
+    return _choose(costs, nonzeros / max(1, size))
 
 
 def conv(

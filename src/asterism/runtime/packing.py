@@ -200,23 +200,55 @@ def fc_sparse_one(layer: FusedLayer) -> Data:
     filled with zeros.
     """
     rows = _rows(layer)
-    live = layer.weight[rows] != 0
-    order = rows[np.argsort(live.sum(1), kind="stable")]
-    slices = -(-len(order) // 8)
-    padded = np.full(slices * 8, -1, np.int32)
+    order = rows[np.argsort((layer.weight[rows] != 0).sum(1), kind="stable")]
+    weights, places, starts = _sell(layer.weight[order])
+    padded = np.full(len(starts) * 8 - 8, -1, np.int32)
     padded[: len(order)] = order
-    # Of each non-zero: its row in that order and its input, and how many of the row are before it.
-    row, place = np.nonzero(layer.weight[order] != 0)
+    biases = _padded(layer.bias[order], 8)
+    return weights, places, np.concatenate([starts, padded]), biases
+
+
+def _sell(weight: Array) -> tuple[Array, Indices, Indices]:
+    """Rows as SELL-8: the weights and their places, eight by eight, and where slices begin."""
+    slices = -(-len(weight) // 8)
+    # Of each non-zero: its row and its input, and how many of the row are before it.
+    row, place = np.nonzero(weight)
     counts = np.bincount(row, minlength=slices * 8)
     starts = _starts(counts.reshape(slices, 8).max(1, initial=0))
     position = np.arange(len(row)) - _starts(counts)[row]
     flat = (starts[row // 8] + position) * 8 + row % 8
     weights = np.zeros(int(starts[-1]) * 8, np.float32)
     places = np.zeros(int(starts[-1]) * 8, np.int32)
-    weights[flat], places[flat] = layer.weight[order[row], place], place
-    biases = np.zeros(slices * 8, np.float32)
-    biases[: len(order)] = layer.bias[order]
-    return weights, places, np.concatenate([starts, padded]), biases
+    weights[flat], places[flat] = weight[row, place], place
+    return weights, places, starts
+
+
+def _padded(numbers: Array, multiple: int) -> Array:
+    """With zeros after them."""
+    return np.pad(numbers, (0, -len(numbers) % multiple))
+
+
+def recurrent_sparse(weight: Array, bias: Array) -> Data:
+    """A recurrent matrix as SELL-8; after the places of its weights, where each gate's sums are."""
+    order = np.argsort((weight != 0).sum(1), kind="stable")
+    weights, places, starts = _sell(weight[order])
+    found = np.concatenate([places, _gate_places(np.argsort(order), weight.shape[1])])
+    return weights, found.astype(np.uint16), starts, _padded(bias[order], 8)
+
+
+def recurrent_dense(weight: Array, bias: Array) -> Data:
+    """A recurrent matrix of which 32 rows are side by side, and where each gate's sums are."""
+    panels = -(-len(weight) // 32)
+    padded = np.zeros((panels * 32, weight.shape[1]), np.float32)
+    padded[: len(weight)] = weight
+    packed = np.ascontiguousarray(padded.reshape(panels, 32, -1).transpose(0, 2, 1))
+    places = _gate_places(np.arange(len(weight)), weight.shape[1]).astype(np.uint16)
+    return packed, places, np.zeros(4 * panels + 1, np.int32), _padded(bias, 32)
+
+
+def _gate_places(places: npt.NDArray[np.intp], units: int) -> npt.NDArray[np.intp]:
+    """Of each gate, filled to whole vectors."""
+    return np.pad(places.reshape(-1, units), ((0, 0), (0, -units % 8))).ravel()
 
 
 def fc_dense(layer: FusedLayer) -> Data:

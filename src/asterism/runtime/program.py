@@ -19,6 +19,7 @@ from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Ends
 from asterism.runtime.convolutions import Convolutions
 from asterism.runtime.packing import BLOCK
+from asterism.runtime.recurrence import Recurrence
 from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
 
 
@@ -40,7 +41,7 @@ def plan(
     return Plan(steps, scratch, program.choices, tabulate(steps))
 
 
-class _Program(Convolutions):
+class _Program(Convolutions, Recurrence):
     """What operations add their steps to."""
 
     def finish(self, last: FusedLayer) -> list[Planned]:
@@ -56,6 +57,10 @@ class _Program(Convolutions):
         value = layer.inputs[0]
         features, outputs = self.seen(layer)[-1], self.shapes[layer.out][-1]
         rows = self.size(layer.out) // outputs
+        if rows > 1:
+            source = self.rows(value, layer)
+            self.choices[layer.place] = self.over_rows(layer, source, self.out(layer), rows)
+            return
         live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
         turned = -features * (value not in self.values) if value in self.columns else 8 * len(live)
         turned = min(turned, features)

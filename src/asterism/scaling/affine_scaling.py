@@ -49,7 +49,7 @@ class AffineScaling(Reweighting):
         for t in range(8):
             optimizer.reweight()        # omega from theta, for the next layer in turn
             train(model, optimizer)     # any training loop
-        optimizer.prune(density=0.01)
+        optimizer.prune(density=0.1)
         train(model, optimizer)
 
     penalty      one for all layers, or a mapping from patterns to penalties; Group(penalty, by)

@@ -28,7 +28,7 @@ class ProximalReweighting(Reweighting):
                                         ReweightedL1(tau=0.3), lam=0.005)
         train(model, optimizer)             # any training loop
         optimizer.lam = 0.0
-        optimizer.prune(density=0.01)
+        optimizer.prune(density=0.1)
         train(model, optimizer)
 
     penalty         one for all layers, or a mapping from patterns to penalties; Group(penalty, by)

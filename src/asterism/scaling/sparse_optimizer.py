@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from asterism.errors import InputError
 from asterism.pruning import masks as pruning
 from asterism.scaling.layer import Layer, make_layer
 from asterism.scaling.penalties import Penalty
@@ -64,6 +65,7 @@ class SparseOptimizer(OptimizerWrapper):
         freeze_zeros: bool,
     ) -> None:
         inner.check_supported(optimizer)
+        _check_order(type(self).__name__, model, penalty)
         super().__init__(optimizer)
         targets = inner.targets(optimizer, model, include, exclude)
         if isinstance(penalty, Mapping):
@@ -141,7 +143,7 @@ class SparseOptimizer(OptimizerWrapper):
     @uninterrupted()
     def prune(
         self,
-        *,
+        *unnamed: object,
         density: float | Mapping[str, float] | None = None,
         threshold: float | Mapping[str, float] | None = None,
         masks: Mapping[str, Tensor] | None = None,
@@ -167,6 +169,12 @@ class SparseOptimizer(OptimizerWrapper):
         include    patterns of the layers that all this is about; the others stay as they are
         pattern    the former name of n_to_m, refused
         """
+        if unnamed:
+            given = ", ".join(map(repr, unnamed))
+            raise InputError(
+                f"prune({given}) does not tell what is meant: write prune(density={given}) for the"
+                " share of the weights that stays, or prune(threshold=…)"
+            )
         self._check_unchanged()
         layers = self._matching(include)
         chosen = pruning.choose_masks(
@@ -270,3 +278,21 @@ class SparseOptimizer(OptimizerWrapper):
         total = sum(layer.param.numel() for layer in self._layers)
         weights = f"{kept} of {total} weights"
         return f"{type(self).__name__}({self.optimizer!r}, {weights}, t = {self.iteration})"
+
+
+def _check_order(name: str, model: object, penalty: object) -> None:
+    """An error where the arguments are not what their places ask for."""
+    order = f"the arguments are {name}(optimizer, model, penalty)"
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model must be a torch.nn.Module, found {_kind(model)}: {order}")
+    penalties = penalty.values() if isinstance(penalty, Mapping) else [penalty]
+    for each in penalties:
+        if not isinstance(each, Penalty):
+            raise InputError(
+                f"the penalty must be one of asterism's, as ReweightedL1(0.1), found"
+                f" {_kind(each)}: {order}"
+            )
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

@@ -1,6 +1,7 @@
 """The folder of a search: everything needed to continue it, to repeat it and to use what it found.
 
 config.json         what identifies the search; another config is refused
+about.json          when and with what it was begun; command.json and recipe.json, how
 start.pt            the weights it began with
 state.pt            where it stands, replaced whole after each trial
 history.json        one record per trial

@@ -58,6 +58,7 @@ class TrialRecord:
     epochs            spent on the whole search so far
     seconds           spent on training so far
     note              what was special: rolled back, diverged, another optimizer
+    losses            the mean training loss of each of its epochs, where the task keeps it
 
     >>> record = TrialRecord("cut", 0.25, 100, None, False, 12, 3.5, "rolled back")
     >>> TrialRecord.from_json(record.to_json()) == record
@@ -72,15 +73,19 @@ class TrialRecord:
     epochs: int
     seconds: float
     note: str = ""
+    losses: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As an entry of history.json."""
-        return asdict(self)
+        """As an entry of history.json; losses only where there are any."""
+        plain = asdict(self)
+        losses = plain.pop("losses")
+        return {**plain, "losses": list(losses)} if losses else plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> TrialRecord:
         """From an entry of history.json; keys that are not known are left out."""
-        return cls(**{each.name: plain[each.name] for each in fields(cls) if each.name in plain})
+        known = {each.name: plain[each.name] for each in fields(cls) if each.name in plain}
+        return cls(**{**known, "losses": tuple(known.get("losses", ()))})
 
     def __str__(self) -> str:
         metric = "no metric" if self.metric is None else f"metric {self.metric:.6g}"

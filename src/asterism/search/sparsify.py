@@ -22,10 +22,15 @@ from asterism.search.state import SearchState, Watch
 from asterism.search.strategy import Search
 from asterism.search.task import TaskLike, check_task
 from asterism.search.trial import MakeOptimizer, Trainer, check_model
+from asterism.storage.provenance import provenance
 from asterism.weights.metrics import modes_kept
+from asterism.weights.wiring import wiring
 
 if TYPE_CHECKING:
     from asterism.search.options import NamedPenalty
+
+ABOUT = "about.json"
+"""When and with what a search was begun, the metric's name, and how the layers are connected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +139,8 @@ def search(
     check_model(model)
     trainer = _trainer(model, task, options)
     config = _config(trainer, options)
-    with modes_kept(model), open_folder(run, config, resume, beside) as folder:
+    files = None if run is None else {ABOUT: _about(trainer), **(beside or {})}
+    with modes_kept(model), open_folder(run, config, resume, files) as folder:
         goal, generators = options.goal(task.higher_is_better), getattr(task, "generators", ())
         state = SearchState(trainer, goal, folder, generators, watch)
         try:
@@ -155,6 +161,16 @@ def _trainer(model: nn.Module, task: TaskLike, options: SparsifyOptions) -> Trai
         penalty=options.penalties(),
         densities=options.densities or {},
     )
+
+
+def _about(trainer: Trainer) -> dict[str, Any]:
+    """What a reader of the folder may ask, and what does not identify the search."""
+    metric = getattr(trainer.task, "metric", None)
+    return {
+        **provenance().to_json(),
+        "metric": getattr(metric, "__name__", None),
+        "wiring": wiring(trainer.model, list(trainer.weights())),
+    }
 
 
 def _config(trainer: Trainer, options: SparsifyOptions) -> dict[str, Any]:

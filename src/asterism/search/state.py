@@ -79,6 +79,7 @@ class SearchState:
         self.position = Position(pack(trainer.model.state_dict()))
         self.start = self._point(math.nan, self.position.base)
         self.points: list[Point] = []
+        self._take_losses()  # of training before the search
 
     @property
     def best(self) -> Point:
@@ -115,6 +116,7 @@ class SearchState:
             epochs=self.position.epochs,
             seconds=self.position.seconds,
             note=note,
+            losses=self._take_losses(),
         )
         self.position.history.append(record)
         if self.watch is not None:
@@ -162,6 +164,15 @@ class SearchState:
             "history": [record.to_json() for record in self.position.history],
         }
         self.folder.finish(result, self.best, self.points)
+
+    def _take_losses(self) -> tuple[float, ...]:
+        """The training losses since the last time, of a task that keeps them."""
+        losses = getattr(self.trainer.task, "losses", None)
+        if not isinstance(losses, list):
+            return ()
+        taken = tuple(float(each) for each in losses)
+        losses.clear()
+        return taken
 
     def _point(self, metric: float, packed: Packed) -> Point:
         nonzeros = self.trainer.nonzeros()

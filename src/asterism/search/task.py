@@ -32,7 +32,8 @@ class TaskLike(Protocol):
     """What a task has: two functions, and which way the metric runs.
 
     It may also have `generators`, random generators of its own whose state is saved with a run,
-    and `example_inputs(model)`, a batch for the multiply-accumulates of `plan`.
+    `example_inputs(model)`, a batch for the multiply-accumulates of `plan`, and `losses`, the mean
+    training loss of each epoch of the last `fit`, for the report.
     """
 
     @property
@@ -98,6 +99,7 @@ class Supervised:
     higher_is_better            False where the metric is a loss or an error
     clip_norm                   clips the gradient's norm, if given
     generators                  the loaders' own random generators, whose state a run saves
+    losses                      the mean training loss of each epoch of the last `fit`
     """
 
     train_loader: Iterable[Any]
@@ -107,6 +109,7 @@ class Supervised:
     higher_is_better: bool
     clip_norm: float | None = None
     generators: Sequence[torch.Generator] = field(init=False)
+    losses: list[float] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "generators", _generators(self.train_loader, self.valid_loader))
@@ -121,12 +124,13 @@ class Supervised:
         A network with few weights left is trained through these alone, where that is possible.
         """
         model.train()
+        self.losses.clear()
         forward: Forward | None = None
         peaks = [group["lr"] for group in optimizer.param_groups]
         shape = warmup_cosine(1.0)
         length = _length(self.train_loader)
         for epoch in range(epochs):
-            number = -1
+            number, total = -1, torch.zeros(())
             for number, (inputs, targets) in enumerate(
                 _batches(self.train_loader, "training", model)
             ):
@@ -139,12 +143,14 @@ class Supervised:
                 loss = self.loss(forward(*inputs), targets)
                 if not loss.isfinite():
                     raise DivergedError(f"the loss is {loss.item()} in epoch {epoch + 1}")
+                total = total + loss.detach()
                 torch.autograd.backward(loss)
                 if self.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
                 optimizer.step()
             if number < 0:
                 raise InputError("the training loader is empty: it gave no batch")
+            self.losses.append(float(total) / (number + 1))
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.source import find_source
 from asterism.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from asterism.runtime import Net
 
 
 def bench(
-    file: Annotated[Path, typer.Argument(help="A network saved with its graph.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="An .asterism file with its graph, or the folder of a run."
+        ),
+    ],
     batch: Annotated[str, typer.Option(help="Comma-separated batch sizes.")] = "1,64,1024",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of every engine.")] = 1,
     seconds: Annotated[float, typer.Option(min=0.1, help="Per batch size, roughly.")] = 3.0,
+    model: Annotated[
+        str | None,
+        typer.Option(help="For a plain checkpoint: the function that returns the model."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="With --model: the function that returns the loaders.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Latency of a sparse network against every dense engine that is installed.
+    """Time a sparse network against every dense engine that is installed.
 
     torch eager, torch.compile, ONNX Runtime and OpenVINO run the same network in turn with ours;
     times are medians, and the speed-up is the median of the ratios.
@@ -29,10 +47,9 @@ def bench(
 
     from asterism.export import dense_engines as engines
     from asterism.graph.rebuild import rebuild
-    from asterism.runtime import load
 
     batches = _batches(batch)
-    net = load(file, threads=threads)
+    net = find_source(file, model, data).net(threads)
     found = engines.find(rebuild(net.graph, net.weights), net.input_shape, threads)
     rows = engines.compare(net, found, batches, seconds)
     if as_json:
@@ -41,7 +58,19 @@ def bench(
     print(f"{'batch':>6}  {'engine':14} {'µs per image':>13} {'asterism is':>14}")
     for row in rows:
         print(_line(row))
-    print(f"\n{net.explain()}", file=sys.stderr)
+    for example in _examples(net, batches):
+        print(f"\n{net.explain(example)}", file=sys.stderr)
+
+
+def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:
+    """A batch for each of the two plans that were timed: of single images, and of blocks."""
+    import numpy as np
+
+    from asterism.runtime.sized import FEW
+
+    sizes = [max((size for size in batches if few == (size < FEW)), default=0) for few in (1, 0)]
+    draw = np.random.default_rng(0)
+    return [draw.random((size, *net.input_shape), np.float32) for size in sizes if size]
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asterism.cli.common import network_and_task
+from asterism.cli.source import find_source
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,7 +25,8 @@ class ModeName(str, Enum):
 
 def compress(
     checkpoint: Annotated[
-        Path, typer.Argument(help="safetensors, .pt (weights only) or .asterism.")
+        Path,
+        typer.Argument(help="A .safetensors, .pt or .asterism file, or the folder of a run."),
     ],
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Every weight bit for bit: the default.")
@@ -72,10 +73,14 @@ def compress(
 
     if lossless + (bits is not None) + (max_drop is not None) > 1:
         raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
+    source = find_source(checkpoint, model, data)
+    checkpoint, model, data = source.path, source.model, source.data
     if (model is None) != (data is None):
         raise InputError("--model and --data go together: give both")
     if max_drop is not None and model is None:
-        raise InputError("--max-drop needs --model and --data")
+        raise InputError(
+            "--max-drop measures the network: add --model net.py:model --data net.py:loaders"
+        )
     if epochs and max_drop is None:
         raise InputError("--epochs is for --max-drop: give both")
     state, graph = read_with_graph(checkpoint)
@@ -91,7 +96,7 @@ def compress(
     elif model is None or data is None:
         size = save(state, out, mode=mode.value, bits=bits, graph=graph)
     else:
-        network, task = network_and_task(model, data, state, checkpoint)
+        network, task = source.network(), source.task()
         example = task.example_inputs(network)
         if max_drop is None:
             size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)

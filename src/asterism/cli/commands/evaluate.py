@@ -2,71 +2,141 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.source import Source, find_source
+from asterism.errors import InputError
+
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from asterism.runtime import Net
+    from asterism.search.task import Supervised
 
 
 def evaluate(
-    file: Annotated[Path, typer.Argument(help="A network saved with its graph.")],
-    data: Annotated[
-        str,
-        typer.Option(
-            help="mnist, digits (which needs no network), or what makes the loaders, as for"
-            " sparsify: the validation images are taken."
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="An .asterism file with its graph, or the folder of a run."
         ),
-    ] = "mnist",
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="The function that returns the loaders, as for sparsify; the validation data and"
+            " its metric are used. Or mnist or digits. Not needed for the folder of a run."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="For a plain checkpoint: the function that returns the model."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """How often a file's network is wrong, run by the sparse runtime.
+    """Measure a saved network on your validation data with your metric.
 
     Example:  asterism evaluate net.asterism --data net.py:loaders
     """
     import json
-    import time
 
-    from asterism.runtime import load
-
-    net = load(file, threads=threads)
-    images, labels = _examples(data)
-    started = time.perf_counter()
-    answers = net(images)
-    seconds = time.perf_counter() - started
-    wrong = int((answers.argmax(1) != labels).sum())
-    result = {
-        "file": str(file),
-        "data": data,
-        "images": len(labels),
-        "wrong": wrong,
-        "error_percent": 100 * wrong / len(labels),
-        "seconds": seconds,
-    }
-    if as_json:
-        print(json.dumps(result, indent=2))
-    else:
-        print(f"{result['error_percent']:.2f} % error: {wrong} of {len(labels)} images of {data}")
-        print(f"{1e6 * seconds / len(labels):.1f} µs per image on {threads} thread(s)")
+    source = find_source(file, model, data)
+    engine, run = _engine(source, threads)
+    if source.data is None:
+        source = replace(source, data=_dataset_of(run, source.path))
+    found = measure(run, source.task(test=True))
+    result = {"file": str(file), "data": source.data, "engine": engine, **found}
+    if ":" not in str(source.data):
+        result |= _as_error(result)
+    print(json.dumps(result, indent=2) if as_json else _describe(result, threads))
 
 
-def _examples(data: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Test images of a dataset by name, or the validation images of the user's own loaders."""
-    import numpy as np
-    import torch
-
-    from asterism.cli.factories import make_data
-    from asterism.errors import InputError
-    from asterism.experiments.mnist import load
-
-    if ":" not in data:
-        test = load(data).test
-        return np.ascontiguousarray(test.images.numpy()), test.labels.numpy()
+def _engine(source: Source, threads: int) -> tuple[str, Any]:
+    """The sparse runtime; torch for a model that the runtime cannot execute."""
     try:
-        images, labels = zip(*make_data(data)["valid_loader"], strict=True)
-        return torch.cat(images).numpy(), torch.cat(labels).numpy()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{data} must give batches of tensors (images, labels)") from error
+        return "asterism", source.net(threads)
+    except InputError as error:
+        if source.path.suffix == ".asterism" or source.model is None or source.data is None:
+            raise
+        network = source.network()
+        print(f"asterism: measured with torch: {error}", file=sys.stderr)
+        return "torch", network
+
+
+def measure(run: Any, task: Supervised) -> dict[str, Any]:
+    """The task's own metric of a network, and the time that the network takes.
+
+    run   a network of torch's, or one that the runtime executes
+    task  the data and the metric
+    """
+    timed = _timed(run)
+    metric = task.evaluate(timed)
+    return {
+        "examples": timed.examples,
+        "metric_name": getattr(task.metric, "__name__", type(task.metric).__name__),
+        "metric": metric,
+        "higher_is_better": task.higher_is_better,
+        "seconds": timed.seconds,
+    }
+
+
+def _timed(run: Any) -> Any:
+    """A module of torch's around any network, which a task can measure."""
+    import torch
+    from torch import Tensor, nn
+
+    class Timed(nn.Module):
+        examples, seconds = 0, 0.0
+
+        def forward(self, *inputs: Tensor) -> Tensor:
+            given = inputs if isinstance(run, nn.Module) else [each.numpy() for each in inputs]
+            started = time.perf_counter()
+            answers = run(*given)
+            self.seconds += time.perf_counter() - started
+            self.examples += len(answers)
+            return answers if isinstance(answers, Tensor) else torch.from_numpy(answers)
+
+    return Timed()
+
+
+def _dataset_of(net: Net, path: Path) -> str:
+    """The data of a network of the experiments; for any other it must be given."""
+    from asterism.experiments.lenets import INPUT_SHAPE, MODELS, weight_shapes
+
+    shapes = [weight.shape for weight in net.weights if weight.ndim > 1]
+    ours = [list(weight_shapes(key).values()) for key in MODELS]
+    if net.input_shape == INPUT_SHAPE and shapes in ours:
+        return "mnist"
+    raise InputError(
+        f"{path} does not tell its data: add --data net.py:loaders, a function that returns"
+        " (train_loader, valid_loader), or a dict that adds metric and higher_is_better"
+    )
+
+
+def _as_error(result: dict[str, Any]) -> dict[str, Any]:
+    """For the images of the paper the error, which is its measure."""
+    wrong = round(result["examples"] * (1 - result["metric"] / 100))
+    error = 100 * wrong / result["examples"]
+    return {"images": result["examples"], "wrong": wrong, "error_percent": error}
+
+
+def _describe(result: dict[str, Any], threads: int) -> str:
+    if "wrong" in result:
+        found = (
+            f"{result['error_percent']:.2f} % error:"
+            f" {result['wrong']} of {result['images']} test images of {result['data']}"
+        )
+    else:
+        name = result["metric_name"] if result["metric_name"].isidentifier() else "metric"
+        better = "higher" if result["higher_is_better"] else "lower"
+        found = (
+            f"{name}: {result['metric']:.6g} on {result['examples']:,} validation examples of"
+            f" {result['data']} ({better} is better)"
+        )
+    each = 1e6 * result["seconds"] / result["examples"]
+    return f"{found}\n{each:.1f} µs per example on {threads} thread{'s' * (threads > 1)}"

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
-from asterism.cli.common import network_and_task
+from asterism.cli.source import find_source
 
 
 def export(
     file: Annotated[
-        Path, typer.Argument(help="A network saved with its graph, or a checkpoint and --model.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="An .asterism file with its graph, the folder of a run, or a checkpoint and"
+            " --model.",
+        ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.")],
     model: Annotated[
@@ -29,20 +34,21 @@ def export(
     import torch
 
     from asterism.errors import InputError
-    from asterism.export.checkpoints import read_checkpoint
     from asterism.export.onnx import export_onnx
     from asterism.graph.rebuild import rebuild
-    from asterism.runtime import load
 
     if (model is None) != (data is None):
         raise InputError("--model and --data go together: give both")
-    if model is None or data is None:
-        net = load(file)
+    if out.suffix != ".onnx":
+        raise InputError(f"{out} must end in .onnx, the one format that export writes")
+    source = find_source(file, model, data)
+    if model is None and source.has_graph():
+        net = source.net(threads=1)
         network: torch.nn.Module = rebuild(net.graph, net.weights)
         example = torch.zeros(2, *net.input_shape)
     else:
-        network, task = network_and_task(model, data, read_checkpoint(file), file)
-        inputs = task.example_inputs(network)[0]
+        network = source.network()
+        inputs = source.task().example_inputs(network)[0]
         example = torch.cat([inputs[:1]] * 2)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))

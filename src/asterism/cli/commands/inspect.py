@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asterism.cli.source import find_source
+
 if TYPE_CHECKING:
     from asterism.file import Contents
 
 
 def inspect(
     path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An .asterism file, or a plain checkpoint.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="An .asterism file, a plain checkpoint, or the folder of a run."
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """What is in a file: layers, non-zeros, live units, bytes.
+    """Show what is in a file, layer by layer: non-zeros, live units, bytes.
 
     A plain checkpoint is shown as it would be in an .asterism file.
 
@@ -28,7 +33,7 @@ def inspect(
 
     from asterism.file.summary import summarise
 
-    contents = _contents(path)
+    contents = _contents(find_source(path).path)
     if as_json:
         print(json.dumps(summarise(contents), indent=2))
     else:

@@ -23,6 +23,17 @@ class BudgetName(str, Enum):
     lenet300 = "lenet300"
 
 
+def share_cores(jobs: int | None, threads: int | None, cores: int) -> tuple[int, int]:
+    """Jobs at a time and the threads of each; what is not given is chosen to use all cores.
+
+    >>> share_cores(None, None, 4), share_cores(2, None, 4), share_cores(None, 4, 4)
+    ((4, 1), (2, 2), (1, 4))
+    """
+    if jobs is None:
+        jobs = max(1, cores // (threads or 1))
+    return jobs, threads or max(1, cores // jobs)
+
+
 def reproduce(
     budget: Annotated[
         BudgetName,
@@ -43,9 +54,17 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what is in the folder.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows trained at a time, each in a process; default one a core."),
+    ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="CPU threads; a run resumes exactly at the same number."),
+        typer.Option(
+            min=1,
+            help="CPU threads of each row; default the cores over --jobs. A run resumes exactly at"
+            " the same number.",
+        ),
     ] = None,
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard, with one for each job in it.")
@@ -62,13 +81,12 @@ def reproduce(
 
     from asterism.cli.progress import monitoring
     from asterism.experiments.budgets import budget as find_budget
+    from asterism.experiments.data.mnist import load
     from asterism.experiments.lenets import NETWORK_NAMES
-    from asterism.experiments.mnist import load
     from asterism.experiments.reproduce import reproduce as run_all
 
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
-    if threads is not None:
-        torch.set_num_threads(threads)
+    jobs, threads = share_cores(jobs, threads, torch.get_num_threads())
     out = out or Path("runs") / budget.value
     chosen = find_budget(budget.value)
     network = NETWORK_NAMES[chosen.model]
@@ -85,6 +103,8 @@ def reproduce(
             methods=keys,
             seeds=seeds,
             resume=resume,
+            workers=jobs,
+            threads=threads,
             caption=f"{network} on {data}, budget {budget.value}; `{command_line()}`",
             monitor=monitor,
         )

@@ -20,13 +20,11 @@ from asterism.cli.recipe_file import (
     numbers_by_pattern,
     read_recipe,
 )
+from asterism.cli.source import COMMAND, RECIPE
 
 if TYPE_CHECKING:
     from asterism.search.pareto import TrialRecord
     from asterism.search.sparsify import SparsifyResult
-
-RECIPE, COMMAND = "recipe.json", "command.json"
-"""What a search was told, kept in its folder, and by which command."""
 
 
 def _meaning(name: str) -> str:
@@ -102,7 +100,7 @@ def sparsify(
     if chosen.weights is not None:
         load_into(network, Path(chosen.weights))
     task = supervised(**make_data(chosen.data))
-    command = {"command": command_line(), "versions": versions()}
+    command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
     with resumable(), _watching(chosen, tracked, tensorboard) as watch:
         result = search(

@@ -18,7 +18,7 @@ from typing import Literal
 from torch import nn
 
 from asterism.errors import InputError
-from asterism.experiments.augmentation import Shift
+from asterism.experiments.data.augmentation import Shift
 from asterism.experiments.methods.method import Method, Setup, gradual_cut, sgd
 from asterism.experiments.results import History
 from asterism.experiments.training import Stage

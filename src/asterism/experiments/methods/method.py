@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from asterism.experiments.augmentation import Augment
+from asterism.experiments.data.augmentation import Augment
 from asterism.experiments.training import Stage
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import Schedule, warmup_cosine

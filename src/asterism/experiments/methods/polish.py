@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from asterism.experiments.augmentation import Shift
+from asterism.experiments.data.augmentation import Shift
 from asterism.experiments.methods.method import Method, Setup, gradual_cut, wrap
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import geometric

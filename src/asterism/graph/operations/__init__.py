@@ -3,6 +3,7 @@
 operation    what an operation is, and what families share
 convolution  conv
 linear       linear
+recurrent    lstm, gru
 pooling      max and average, sliding and adaptive
 norms        batch norm, layer norm, softmax
 activations  functions of each number by itself
@@ -24,19 +25,13 @@ import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
 import asterism.graph.operations.norms as norms
 import asterism.graph.operations.pooling as pooling
+import asterism.graph.operations.recurrent as recurrent
 import asterism.graph.operations.shaping as shaping
 from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (
-    convolution,
-    linear,
-    pooling,
-    norms,
-    activations,
-    joining,
-    shaping,
-    embedding,
-    attention,
+    *(convolution, linear, recurrent, pooling, norms, activations, joining, shaping),
+    *(embedding, attention),
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

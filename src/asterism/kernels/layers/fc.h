@@ -6,7 +6,6 @@ typedef int32_t VecI __attribute__((vector_size(4 * WIDTH)));
 
 enum {
     F_ROWS, F_INPUTS, F_OUTPUTS, F_SLICES, /* F_ROWS: rows of inputs in one image */
-    F_TOKENS = 3, /* such rows, where F_ROWS are the rows of the matrix */
 };
 
 INLINE Vec splat(float x) { return x - (Vec){0}; }
@@ -154,30 +153,6 @@ static void fc_sparse(const Step *s, const float *in, const float *other, float 
         float *to = out + rows[i] * BLOCK;
         UNROLL for (int v = 0; v < VECTORS; v++)
             *(Vec *)(to + v * WIDTH) = all_activated(s, one[v] + two[v]);
-    }
-}
-
-/* Several rows of inputs in each image, as the tokens of a text: 32 of them at a time as columns and
-   back, as a block of images is. other: room for the columns. */
-static void fc_tokens(const Step *s, const float *in, const float *other, float *out, int64_t images)
-{
-    int64_t inputs = s->size[F_INPUTS], outputs = s->size[F_OUTPUTS];
-    int64_t tokens = s->size[F_TOKENS] * images;
-    float *columns = (float *)other, *results = columns + inputs * BLOCK;
-    Step back = {.size = {outputs}, .out = {.stride = outputs}};
-    for (int64_t t = 0; t < tokens; t += BLOCK) {
-        int64_t count = tokens - t < BLOCK ? tokens - t : BLOCK;
-        const float *from = in + t * inputs;
-        for (int64_t k = 0; k < inputs; k += 8)
-            for (int64_t i = 0; i < BLOCK; i += 8)
-                if (k + 8 <= inputs && i + 8 <= count)
-                    turn8(columns + k * BLOCK + i, BLOCK, from + i * inputs + k, inputs);
-                else
-                    for (int64_t j = k; j < k + 8 && j < inputs; j++)
-                        for (int64_t l = i; l < i + 8; l++)
-                            columns[j * BLOCK + l] = l < count ? from[l * inputs + j] : 0;
-        fc_sparse(s, columns, NULL, results, count);
-        from_columns(&back, results, NULL, out + t * outputs, count);
     }
 }
 

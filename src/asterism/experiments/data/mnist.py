@@ -30,7 +30,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from asterism.errors import InputError
+from asterism.errors import InputError, missing
 from asterism.storage.atomic_files import write_atomically
 
 NAMES = {"mnist": "MNIST", "digits": "digits"}
@@ -88,9 +88,7 @@ def _digits() -> Dataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise InputError(
-            "the digits dataset needs scikit-learn: pip install 'asterism[reproduce]'"
-        ) from error
+        raise missing("the digits dataset needs scikit-learn", "reproduce") from error
     digits = load_digits()
     enlarged = digits.images.repeat(3, axis=1).repeat(3, axis=2)
     pixels = np.pad(enlarged, ((0, 0), (2, 2), (2, 2)))

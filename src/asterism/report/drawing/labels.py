@@ -22,6 +22,7 @@ class Label(NamedTuple):
     y: float
     text: str
     colour: str
+    radius: float = 0.0  # of a mark that is larger than most
 
 
 class Box(NamedTuple):
@@ -55,7 +56,7 @@ def label_points(
     taken = [Box(x - 4, y - 4, x + 4, y + 4) for x, y in [*places, *unnamed]]
     for label, (x, y) in zip(labels, places, strict=True):
         for gap, (right, up) in product(GAPS, SIDES):
-            box = _box(x, y, label.text, right, up, gap)
+            box = _box(x, y, label.text, right, up, gap + label.radius)
             if box.within(inside) and not any(box.meets(other) for other in taken):
                 taken.append(box)
                 _write(axes, label, right, up, gap)
@@ -75,7 +76,7 @@ def _write(axes: Axes, label: Label, right: int, up: int, gap: float) -> None:
     axes.annotate(
         label.text,
         (label.x, label.y),
-        xytext=(right * gap, up * gap),
+        xytext=(right * (gap + label.radius), up * (gap + label.radius)),
         textcoords="offset points",
         horizontalalignment={1: "left", 0: "center", -1: "right"}[right],
         verticalalignment={1: "bottom", 0: "center", -1: "top"}[up],

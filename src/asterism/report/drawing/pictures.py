@@ -16,7 +16,7 @@ from torch import Tensor
 
 LARGEST_MASK = 1 << 20
 """Weights; a picture of more is neither small nor readable."""
-SMALLEST = 300
+SMALLEST = 220
 """Pixels along the longer side; a smaller picture is shown enlarged."""
 MOST_CHANNELS, MOST_FILTERS = 3, 64
 

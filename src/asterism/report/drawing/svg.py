@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from asterism.errors import InputError
+from asterism.errors import missing
 from asterism.experiments.figure import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
+WIDTH = 4.8  # inches: text that can be read on a phone, and is not huge on a desk
 INK, FAINT, GRID, PAPER = "#333333", "#8a8a8a", "#e6e6e6", "#fefefe"
 SERIES = tuple(colour.lower() for colour in COLOURS)
 VARIABLES = {
@@ -41,7 +42,7 @@ def drawing(width: float, height: float) -> Iterator[Canvas]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError("a report needs matplotlib: pip install 'asterism[report]'") from error
+        raise missing("a report needs matplotlib", "report") from error
     style = {
         **STYLE,
         "text.color": INK,

@@ -1,0 +1,166 @@
+"""What a command is given: a file, or the folder of a run, which knows its model and its data.
+
+Owns finding the weights, the model and the data that belong together, and opening them: as a
+network of torch's, as one that the runtime executes, and as a task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asterism.errors import InputError
+from asterism.storage.atomic_files import read_json
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from asterism.experiments.data.mnist import Split
+    from asterism.runtime import Net
+    from asterism.search.task import Supervised
+
+WEIGHTS, RECIPE, COMMAND, CONFIG = "model.safetensors", "recipe.json", "command.json", "config.json"
+"""What the folder of a run holds: the weights at the end, and what it was told."""
+
+NETWORKS = "asterism.experiments.lenets"
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Weights, and where their model and their data come from, as far as that is known.
+
+    path   the file of the weights
+    model  the function that makes the model: pkg.module:function or file.py:function
+    data   the function that makes the loaders, or mnist, or digits
+    """
+
+    path: Path
+    model: str | None = None
+    data: str | None = None
+
+    def network(self) -> nn.Module:
+        """The model with these weights, in eval mode."""
+        from asterism.cli.factories import make_model
+        from asterism.export.checkpoints import load_into
+
+        network = make_model(self._known("model"))
+        load_into(network, self.path)
+        return network.eval()
+
+    def task(self, test: bool = False) -> Supervised:
+        """The task of the data; of our own datasets with the test images, if asked for."""
+        from asterism.cli.factories import make_data
+        from asterism.search.task import supervised
+
+        data = self._known("data")
+        return supervised(**make_data(data)) if ":" in data else _task_of(data, test)
+
+    def net(self, threads: int) -> Net:
+        """The network for the runtime: from the file's graph, or from the model's."""
+        from asterism.runtime import load
+
+        if self.has_graph():
+            return load(self.path, threads=threads)
+        network = self.network()
+        return make_net(network, self.task().example_inputs(network), threads)
+
+    def has_graph(self) -> bool:
+        """Whether the file is one of ours, which may hold the graph beside the weights."""
+        from asterism import file
+
+        return file.recognises(self.path) or self.path.suffix == ".asterism"
+
+    def _known(self, option: str) -> str:
+        value: str | None = getattr(self, option)
+        if value is None:
+            example = {"model": "--model net.py:model", "data": "--data net.py:loaders"}
+            raise InputError(
+                f"{self.path} holds weights alone: add {example[option]}, or give the folder of a"
+                " search, which knows its model and its data"
+            )
+        return value
+
+
+def find_source(given: Path, model: str | None = None, data: str | None = None) -> Source:
+    """The weights in a file or a run's folder; what is not given is looked up in the folder.
+
+    given  the file or the folder
+    model  as on the command line; goes before what the folder tells
+    data   the same
+    """
+    folder = given if given.is_dir() else _folder_of(given)
+    path = given / WEIGHTS if given.is_dir() else given
+    if given.is_dir() and not path.exists():
+        raise InputError(_without_weights(given))
+    told = {} if folder is None else _told(folder)
+    return Source(path, model or told.get("model"), data or told.get("data"))
+
+
+def make_net(network: nn.Module, example_inputs: Any, threads: int) -> Net:
+    """A network of torch's, captured for the runtime.
+
+    network         in eval mode
+    example_inputs  what it is called with
+    threads         that the runtime may use
+    """
+    from asterism.export.checkpoints import to_arrays
+    from asterism.graph.capture import capture
+    from asterism.runtime import Net
+
+    return Net(
+        capture(network, example_inputs), to_arrays(network.state_dict())[0], threads=threads
+    )
+
+
+def _folder_of(file: Path) -> Path | None:
+    """The run's folder in which a file lies, itself or in `front`."""
+    places = [file.parent, *([file.parent.parent] if file.parent.name == "front" else [])]
+    return next((each for each in places if (each / CONFIG).exists()), None)
+
+
+def _without_weights(folder: Path) -> str:
+    if (folder / "state.pt").exists():
+        return (
+            f"the search in {folder} is not finished:"
+            f" asterism sparsify --resume --out {folder} continues it"
+        )
+    runs = sorted(path.parent.name for path in folder.glob(f"*/{WEIGHTS}"))
+    inside = f": choose one of its runs: {', '.join(runs)}" if runs else " of a finished run"
+    return f"{folder} is no file and holds no {WEIGHTS}{inside}"
+
+
+def _told(folder: Path) -> dict[str, str]:
+    """The model and the data of a search, or of one run of a reproduction."""
+    if (folder / RECIPE).exists():
+        recipe, about = read_json(folder / RECIPE), folder / COMMAND
+        began = read_json(about).get("folder") if about.exists() else None
+        return {name: _where(recipe[name], began) for name in ("model", "data")}
+    config = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+    if "method" not in config:
+        return {}
+    return {"model": f"{NETWORKS}:{config['model']}", "data": config["data"]}
+
+
+def _where(spec: str, began: str | None) -> str:
+    """A factory in a file that is not here, where the search was begun."""
+    place, _, name = spec.rpartition(":")
+    there = Path(began or "", place)
+    moved = place.endswith(".py") and not Path(place).exists() and there.exists()
+    return f"{there}:{name}" if moved else spec
+
+
+def _task_of(name: str, test: bool) -> Supervised:
+    """Of a dataset of the experiments: the validation images, or the test images."""
+    from asterism.experiments.data.mnist import load
+    from asterism.search.task import supervised
+
+    data = load(name)
+    part = data.test if test else data.validation
+    return supervised(_batches(data.train), _batches(part))
+
+
+def _batches(part: Split) -> list[tuple[Tensor, Tensor]]:
+    places = range(0, len(part.labels), BATCH)
+    return [(part.images[i : i + BATCH], part.labels[i : i + BATCH]) for i in places]

@@ -1,0 +1,74 @@
+"""`asterism evaluate`: the user's own metric, in its own direction."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from asterism.export.checkpoints import save
+from asterism.search.task import supervised
+from support import small
+from support.command_line import asterism
+from support.paths import ROOT, SMALL
+
+OURS = ROOT / "experiments" / "file" / "lenet5-record@1239-0.asterism"
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    model = small.trained().eval()
+    save(model, tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 20),))
+    return tmp_path / "net.asterism"
+
+
+def evaluate(*args: object) -> dict[str, object]:
+    done = asterism("evaluate", *args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_accuracy_stays_accuracy(classifier):
+    found = evaluate(classifier, "--data", f"{SMALL}:loaders")
+    assert found["metric"] == small.task().evaluate(small.trained())
+    assert found["metric_name"] == "accuracy_percent"
+    assert found["higher_is_better"] is True
+    assert found["examples"] == 512
+    assert "wrong" not in found
+
+
+def test_a_regression_is_measured_by_its_own_loss(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
+    save(model, tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 20),))
+    found = evaluate(tmp_path / "net.asterism", "--data", f"{SMALL}:regression")
+    expected = supervised(**small.regression()).evaluate(model)
+    assert found["metric"] == pytest.approx(expected, rel=1e-5)
+    assert found["higher_is_better"] is False
+    said = asterism("evaluate", tmp_path / "net.asterism", "--data", f"{SMALL}:regression").stdout
+    assert said.startswith("mse_loss: ")
+    assert "(lower is better)" in said
+    assert "image" not in said
+
+
+def test_data_must_be_given_unless_the_file_is_one_of_ours(classifier):
+    done = asterism("evaluate", classifier)
+    assert done.returncode == 2
+    assert "add --data net.py:loaders" in done.stderr
+
+
+def test_a_network_of_the_paper_is_counted_in_errors():
+    found = evaluate(OURS, "--data", "digits")
+    assert found["error_percent"] == pytest.approx(100 * found["wrong"] / found["images"])
+    assert found["error_percent"] == pytest.approx(100 - found["metric"])
+
+
+def test_a_network_that_the_runtime_cannot_execute_is_measured_by_torch(tmp_path):
+    model = small.with_bessel()
+    torch.save(model.state_dict(), tmp_path / "net.pt")
+    factories = ["--model", f"{SMALL}:with_bessel", "--data", f"{SMALL}:loaders"]
+    found = evaluate(tmp_path / "net.pt", *factories)
+    assert found["engine"] == "torch"
+    assert found["metric"] == small.task().evaluate(model)
