@@ -2,7 +2,7 @@
    hold, each load of the second factor used four times. */
 
 enum { A_QUERIES, A_KEYS, A_HEADS, A_WIDTH, A_VALUES, A_PADDED, A_CAUSAL, A_MASK }; /* A_MASK: its pitch */
-enum { M_COUNT, M_ROWS, M_INNER, M_COLUMNS, M_FIRST, M_SECOND }; /* the last two: from one to the next */
+enum { D_COUNT, D_ROWS, D_INNER, D_COLUMNS, D_FIRST, D_SECOND }; /* the last two: from one to the next */
 enum { QUERIES = 4 };
 
 typedef uint32_t VecU __attribute__((vector_size(4 * WIDTH)));
@@ -49,10 +49,10 @@ INLINE void product(const int rows, const float *a, int64_t a_pitch, const float
 static void matmul(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     static const float ones[QUERIES] = {1, 1, 1, 1};
-    int64_t rows = s->size[M_ROWS], inner = s->size[M_INNER], columns = s->size[M_COLUMNS];
+    int64_t rows = s->size[D_ROWS], inner = s->size[D_INNER], columns = s->size[D_COLUMNS];
     (void)images;
-    for (int64_t i = 0; i < s->size[M_COUNT]; i++) {
-        const float *a = in + i * s->size[M_FIRST], *b = other + i * s->size[M_SECOND];
+    for (int64_t i = 0; i < s->size[D_COUNT]; i++) {
+        const float *a = in + i * s->size[D_FIRST], *b = other + i * s->size[D_SECOND];
         int64_t r = 0;
         for (; r + QUERIES <= rows; r += QUERIES)
             product(QUERIES, a + r * inner, inner, b, columns, out + r * columns, columns, inner,
