@@ -18,9 +18,11 @@ from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
 from asterism.graph.fixed_values import FixedValues
-from asterism.graph.network import Graph, Input, Node
+from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
-from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.operations.constants import WeightNorm
+from asterism.graph.operations.joining import OfTwo
+from asterism.graph.operations.operation import Elementwise, UnsupportedError
 from asterism.graph.simplify import is_nothing, simplified
 from asterism.graph.stages import Call, Settings
 
@@ -75,16 +77,15 @@ _WHOLE = (torch.int64, torch.int32)
 
 def _hand_on(call: Call) -> int:
     """Of a call that changes nothing, as dropout in evaluation: the number of what it was given."""
-    if call.args.get("train"):
+    if call.args.get("train") or call.args.get("dtype") not in (None, torch.float32):
         raise UnsupportedError
     return call.value(call.args.get("self", call.args.get("input")))
 
 
+_UNCHANGED = ("contiguous", "clone", "dropout", "feature_dropout", "alias", "detach", "detach_")
 RULES: dict[str, Callable[[Call], int]] = {
-    **{
-        f"aten.{name}.default": _hand_on
-        for name in ("contiguous", "clone", "dropout", "alias", "detach")
-    },
+    **{f"aten.{name}.default": _hand_on for name in _UNCHANGED},
+    "aten.to.dtype": _hand_on,
     **{name: each.capture for each in OPERATIONS.values() for name in each.captures},
 }
 
@@ -106,6 +107,7 @@ class _Translation:
         self.stale: set[fx.Node] = set()
         self.fixed = FixedValues(program, self.weights)
         self.shapes: dict[int, tuple[int, ...]] = {}  # of values, −1 for a size that varies
+        self.constants: set[fx.Node] = set()  # what is computed from weights alone
 
     def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
@@ -120,14 +122,21 @@ class _Translation:
                 self.fixed.batches = self.batches
                 self.remember(node)
             elif node.op == "call_function" and node.target is operator.getitem:
-                if node.args[1] == 0:  # the values of a pooling, and not their places
+                if isinstance(node.args[0].meta["val"], list):  # one part of a split
+                    self.values[node] = self.translate(node.args[0], node.args[1])
+                    self.remember(node)
+                    self.follow_memory(node, node.args[0].args[0])
+                elif node.args[1] == 0:  # the values of a pooling, and not their places
                     self.values[node] = self.value(node.args[0])
+            elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
+                continue
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
                 self.remember(node)
-                self.follow_memory(node)
+                self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
-                return _living(inputs, self.nodes, self.results(node.args[0]))
+                outputs = self.results(node.args[0])
+                return living(Graph(inputs, tuple(self.nodes), outputs))
         raise InputError("the network has no output")
 
     def results(self, found: Any) -> tuple[int, ...]:
@@ -136,14 +145,14 @@ class _Translation:
                 raise InputError(f"result {place + 1} of the network is not made from its inputs")
         return tuple(self.values[each] for each in found)
 
-    def follow_memory(self, node: fx.Node) -> None:
+    def follow_memory(self, node: fx.Node, first: Any) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
-        first = node.args[0]
         if not isinstance(first, fx.Node):
             return
-        if _shares_memory(node) or self.values[node] == self.values.get(first):
+        part = node.target is operator.getitem
+        if part or _shares_memory(node) or self.values[node] == self.values.get(first):
             self.memory[node] = self.memory.get(first, first)
-        if _schema(node).is_mutable:
+        if not part and _schema(node).is_mutable:
             self.values[first] = self.values[node]
             owner = self.memory[node]
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
@@ -170,19 +179,33 @@ class _Translation:
         return value
 
     def value(self, node: Any) -> int:
+        if isinstance(node, fx.Node) and node.name in self.weights:
+            return self.add(Node("weight", (0,), (self.weights[node.name],)))
         if node not in self.values:
             raise UnsupportedError
         return self.values[node]
 
-    def translate(self, node: fx.Node) -> int:
-        """The number of the value that `node` computes."""
+    def is_constant(self, node: fx.Node) -> bool:
+        """Whether it depends on weights alone, and not on the input."""
+        return node.name in self.weights or node in self.constants
+
+    def translate(self, node: fx.Node, item: int | None = None) -> int:
+        """The number of the value that `node` computes, or of one `item` of several."""
         length = len(self.nodes)
         first = len(self.inputs) + length
+        rule = RULES.get(_name(node))
         try:
-            call = _Call(self, node)
+            args = node.all_input_nodes
+            if rule is None:
+                raise UnsupportedError
+            if args and all(self.is_constant(arg) for arg in args) and _of_weights(rule):
+                value = rule(_ConstantCall(self, node))
+                self.constants.add(node)
+                return value
+            call = _Call(self, node, item)
             if not call.shape or _symbol(call.shape[0]) not in self.batches:
                 raise UnsupportedError
-            return RULES[_name(node)](call)
+            return rule(call)
         except (UnsupportedError, KeyError):
             del self.nodes[length:]
             self.shapes = {value: self.shapes[value] for value in self.shapes if value < first}
@@ -193,13 +216,25 @@ class _Translation:
 _ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
 
 
+def _of_weights(rule: Callable[[Call], int]) -> bool:
+    """Whether a rule can be used on weights, which have no batch: dimensions do not matter."""
+    operation = getattr(rule, "__self__", None)
+    return rule is _hand_on or isinstance(operation, Elementwise | OfTwo | WeightNorm)
+
+
 class _Call:
     """A call of torch's, as an operation sees it that may have been called."""
 
-    def __init__(self, to: _Translation, node: fx.Node) -> None:
-        self._to, self._node = to, node
+    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
+        self._to, self._node, self.item = to, node, item
+        self.name, self.before = _name(node), 0
         self.args: Mapping[str, Any] = _arguments(node)
         self.shape = self.shape_of(node)
+        if item is not None:
+            parts, dim = node.meta["val"], self.args["dim"]
+            self.shape = tuple(parts[item].shape)
+            unbound = len(self.shape) < len(self.shape_of(self.args["self"]))
+            self.before = item if unbound else sum(part.shape[dim] for part in parts[:item])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -215,9 +250,22 @@ class _Call:
         return shape
 
     def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
-        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
-        node = Node(op, (self.value(self._node.args[0]),), tuple(places), settings)
+        value = self.value(self._node.args[0])
+        node = Node(op, (value,), self._places(weights), settings)
         return self._to.add(node, self.sizes if op == "flatten" else None)
+
+    def _places(self, weights: Sequence[Any]) -> list[int | None]:
+        """The numbers of weights; of those that are made of others, their values'."""
+        to = self._to
+        return [
+            None if weight is None
+            else -to.values[weight] if weight in to.constants
+            else to.weights[weight.name]
+            for weight in weights
+        ]  # fmt: skip
+
+    def constant(self, op: str, settings: Settings, *weights: Any) -> int:
+        return self._to.add(Node(op, (0,), self._places(weights), settings))
 
     def add(
         self,
@@ -227,21 +275,33 @@ class _Call:
         *weights: Any,
         sizes: tuple[int, ...] | None = None,
     ) -> int:
-        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
-        return self._to.add(Node(op, inputs, places, settings), sizes)
+        return self._to.add(Node(op, inputs, self._places(weights), settings), sizes)
 
     def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
         return self._to.fixed.mask(argument)
 
     def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
-        places = [None if weight is None else self._to.weights[weight.name] for weight in weights]
-        return self._to.add(Node(op, inputs, tuple(places)))
+        return self._to.add(Node(op, inputs, self._places(weights)))
 
     def is_zeros(self, argument: Any) -> bool:
         return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
 
     def value(self, argument: Any) -> int:
         return self._to.value(argument)
+
+    def batched(self, argument: Any) -> bool:
+        return not self._to.is_constant(argument)
+
+    def maker(self, value: int) -> Node | None:
+        return self._to.maker(value)
+
+
+class _ConstantCall(_Call):
+    """A call on weights alone, whose result is a value: as if it had a batch."""
+
+    def __init__(self, to: _Translation, node: fx.Node) -> None:
+        super().__init__(to, node)
+        self.shape = (next(iter(to.batches)), *self.shape)
 
 
 def _shape(node: fx.Node) -> tuple[Any, ...] | None:
@@ -254,22 +314,6 @@ def _shape(node: fx.Node) -> tuple[Any, ...] | None:
 def _symbol(size: Any) -> Any:
     """A size as an expression: to compare torch's own would make it decide."""
     return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
-def _living(inputs: tuple[Input, ...], nodes: list[Node], outputs: tuple[int, ...]) -> Graph:
-    """The nodes that the outputs need, renumbered."""
-    count, needed = len(inputs), set(outputs)
-    for place in range(len(nodes) - 1, -1, -1):
-        if place + count in needed:
-            needed |= set(nodes[place].inputs)
-    living = sorted(needed | set(range(count)))
-    numbers = {value: number for number, value in enumerate(living)}
-    kept = [nodes[value - count] for value in living[count:]]
-    renumbered = [
-        Node(node.op, tuple(numbers[value] for value in node.inputs), node.weights, node.settings)
-        for node in kept
-    ]
-    return Graph(inputs, tuple(renumbered), tuple(numbers[value] for value in outputs))
 
 
 def _shares_memory(node: fx.Node) -> bool:

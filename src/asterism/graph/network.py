@@ -4,13 +4,14 @@ Owns how layers and their settings are written down. Knows nothing of torch; wha
 which settings it has and what it computes is the operations'.
 
 A value is a number: first come the network's inputs, then the result of each node in turn. A weight
-is a number too: its place in the state dict's order. The first dimension of every value is the
-batch, of any size.
+is a number too: its place in the state dict's order, or −v for a weight that is the value v, which
+is then computed from other weights alone. The first dimension of every value is the batch, of any
+size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from asterism.errors import FormatError
@@ -86,6 +87,17 @@ class Node:
         found = [None if place is None else weights[place] for place in self.weights]
         return found + [None] * (OPERATIONS[self.op].weights - len(found))
 
+    @property
+    def made_weights(self) -> tuple[int, ...]:
+        """The values that are weights of this layer."""
+        return tuple(-weight for weight in self.weights if weight is not None and weight < 0)
+
+    def renumbered(self, numbers: Mapping[int, int]) -> Node:
+        """The same layer where values have other numbers."""
+        inputs = tuple(numbers[value] for value in self.inputs)
+        weights = [w if w is None or w >= 0 else -numbers[-w] for w in self.weights]
+        return Node(self.op, inputs, weights, self.settings)
+
     def pair(self, name: str) -> tuple[int, int]:
         return self[f"{name}_h"], self[f"{name}_w"]
 
@@ -157,6 +169,18 @@ class Graph:
         return self.inputs == (Input(self.input_shape),) and self.outputs == (len(self.nodes),)
 
 
+def living(graph: Graph) -> Graph:
+    """The graph without the nodes that no output needs."""
+    count, needed = len(graph.inputs), {*range(len(graph.inputs)), *graph.outputs}
+    for place in range(len(graph.nodes) - 1, -1, -1):
+        if place + count in needed:
+            needed |= {*graph.nodes[place].inputs, *graph.nodes[place].made_weights}
+    numbers = {value: number for number, value in enumerate(sorted(needed))}
+    nodes = [node for value, node in enumerate(graph.nodes, count) if value in needed]
+    renumbered = tuple(node.renumbered(numbers) for node in nodes)
+    return Graph(graph.inputs, renumbered, tuple(numbers[value] for value in graph.outputs))
+
+
 def encode(graph: Graph) -> bytes:
     """The graph as bytes: its version, the inputs, each layer in turn, and the outputs.
 
@@ -209,7 +233,7 @@ def _write_weights(out: Writer, weights: Sequence[int | None], expected: int) ->
     """The place that would be expected of the next weight."""
     for weight in weights:
         out.number(0 if weight is None else 1 + zigzag(weight - expected))
-        expected = expected if weight is None else weight + 1
+        expected = expected if weight is None or weight < 0 else weight + 1
     return expected
 
 
@@ -240,7 +264,7 @@ def decode(data: bytes) -> Graph:
         weights: list[int | None] = []
         settings: Settings = ()
         if operation is not None:
-            weights, expected = _read_weights(read, operation.weights, place, expected)
+            weights, expected = _read_weights(read, operation.weights, place, last, expected)
             settings = _read_settings(read, operation)
         nodes.append(Node(name, values, tuple(weights), settings))
     read.end()
@@ -280,17 +304,17 @@ def _read_inputs(read: Reader, place: int, last: int, arity: int, follows: bool)
 
 
 def _read_weights(
-    read: Reader, count: int, place: int, expected: int
+    read: Reader, count: int, place: int, last: int, expected: int
 ) -> tuple[list[int | None], int]:
     """The weights of a layer, and the place that would be expected of the next one."""
     weights: list[int | None] = []
     for _ in range(count):
         distance = read.number()
         weight = expected + unzigzag(distance - 1) if distance else None
-        if weight is not None and not 0 <= weight <= MAX_NUMBER:
+        if weight is not None and not -last <= weight <= MAX_NUMBER:
             raise FormatError(f"layer {place} of the graph names the weight {weight}")
         weights.append(weight)
-        expected = expected if weight is None else weight + 1
+        expected = expected if weight is None or weight < 0 else weight + 1
     return weights, expected
 
 

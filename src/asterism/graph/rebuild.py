@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import FormatError
+from asterism.graph.constants import settle
 from asterism.graph.network import Graph
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.shapes import infer
@@ -27,12 +28,13 @@ class Rebuilt(nn.Module):
         super().__init__()
         if graph.unknown:
             raise FormatError(f"there is no operation {', '.join(graph.unknown)} to rebuild")
-        self.nodes, self.outputs, self.weights = graph.nodes, graph.outputs, len(tensors)
+        graph, weights = settle(graph, list(tensors.values()))
+        self.nodes, self.outputs, self.weights = graph.nodes, graph.outputs, len(weights)
         self.functions: dict[int, Callable[..., Tensor]] = {}
-        arrays = [torch.from_numpy(np.array(array)) for array in tensors.values()]
+        arrays = [torch.from_numpy(np.array(array)) for array in weights]
         params = [nn.Parameter(array, requires_grad=False) for array in arrays]
         # Without the batch: tracing must not ask the values for their shapes.
-        shapes = infer(graph, list(tensors.values()))
+        shapes = infer(graph, weights)
         for number, node in enumerate(graph.nodes):
             seen = [shapes[value] for value in node.inputs]
             made = OPERATIONS[node.op].torch(torch, node, node.given(params), seen)

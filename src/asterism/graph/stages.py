@@ -43,12 +43,18 @@ class NodeLike(Protocol):
 class Call(Protocol):
     """One call in a torch program, and where the layers go that it becomes.
 
-    args   its arguments by torch's names, defaults included
-    shape  of the result, or of the first of several; its batch is a symbol, and not a number
+    name    torch's
+    args    its arguments by torch's names, defaults included
+    shape   of the result, or of the first of several; its batch is a symbol, and not a number
+    item    which of several results is asked for, as the parts of a split are
+    before  how many indices of the dimension that is split the parts before that one have
     """
 
+    name: str
     args: Mapping[str, Any]
     shape: tuple[Any, ...]
+    item: int | None
+    before: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -89,8 +95,20 @@ class Call(Protocol):
     def is_zeros(self, argument: Any) -> bool:
         """Whether it is a tensor that torch has just made, all of zeros."""
 
+    def constant(self, op: str, settings: Settings, *weights: Any) -> int:
+        """Adds `op` of weights alone."""
+
     def value(self, argument: Any) -> int:
-        """The number of an argument; UnsupportedError where that is not a value of the network."""
+        """The number of an argument; UnsupportedError where that is not a value of the network.
+
+        A weight becomes one, of the weight's own shape.
+        """
+
+    def batched(self, argument: Any) -> bool:
+        """Whether its first dimension is the batch: not of weights, and of what is made of them."""
+
+    def maker(self, value: int) -> NodeLike | None:
+        """The layer that makes a value; None for the network's input."""
 
 
 class FusedLayer(NamedTuple):
@@ -162,6 +180,9 @@ class Program(Protocol):
 
     def room(self, size: int) -> Buffer:
         """Memory that only this layer's steps use."""
+
+    def constant(self, layer: FusedLayer, numbers: Array) -> None:
+        """A layer whose result is the same for every image."""
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike, in whatever order they lie."""

@@ -20,6 +20,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/pooling_and_elementwise.h"
 #include "layers/attention.h"
 #include "layers/recurrent.h"
+#include "layers/broadcasting.h"
 #include "training/train.h"
 #ifdef SUMS
 #include "layers/conv_rows.h"
@@ -34,6 +35,7 @@ const Kernels KERNELS = {
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
     .matmul = matmul, .keys = keys, .attend = attend,
     .fc_sparse_rows = fc_sparse_rows, .lstm = lstm, .gru = gru,
+    .combine = combine, .mean = mean,
     .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
 #ifdef SUMS
     .conv_rows = conv_rows,

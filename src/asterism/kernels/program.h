@@ -15,8 +15,10 @@ enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
 enum { LANES = 16 };   /* floats in the widest vector */
 enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 
-enum Space { SCRATCH, INPUT, OUTPUT };
-enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH };
+/* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
+enum Space { SCRATCH, INPUT, OUTPUT, CONSTANT };
+enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH,
+                  SCALE_SHIFT };
 enum Operation {
     PACK,
     CONV_SPARSE,
@@ -38,6 +40,8 @@ enum Operation {
     SOFTMAX,
     GATHER,
     COPY_CHUNKS,
+    COMBINE,
+    MEAN,
     EMBED,
     MATMUL,
     KEYS,
@@ -95,7 +99,8 @@ typedef struct {
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
         *matmul, *keys, *attend,
-        *fc_sparse_rows, *lstm, *gru;
+        *fc_sparse_rows, *lstm, *gru,
+        *combine, *mean;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

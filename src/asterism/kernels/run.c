@@ -54,6 +54,7 @@ typedef struct {
 
 static float *at(const Place *place, const Operand *operand, int64_t image)
 {
+    if (operand->space == CONSTANT) return (float *)(intptr_t)operand->offset;
     float *base = operand->space == SCRATCH ? place->scratch
                   : operand->space == INPUT ? (float *)place->in : place->out;
     return base + operand->offset + image * operand->stride;
@@ -74,6 +75,7 @@ static void run_step(const Place *place, const Step *s, int64_t image, int64_t i
         [EMBED] = asterism_embed, [MATMUL] = k->matmul,
         [KEYS] = k->keys, [ATTEND] = k->attend,
         [FC_SPARSE_ROWS] = k->fc_sparse_rows, [LSTM] = k->lstm, [GRU] = k->gru,
+        [COMBINE] = k->combine, [MEAN] = k->mean,
     };
     kernels[s->operation](s, at(place, &s->in, image), at(place, &s->other, image),
                           at(place, &s->out, image), images);

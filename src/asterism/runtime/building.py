@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asterism.graph.stages import FusedLayer, Shape
+from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.cost import Choice
 from asterism.runtime.packing import BLOCK
-from asterism.runtime.steps import INPUT, OUTPUT, Buffer, Planned
+from asterism.runtime.steps import INPUT, OUTPUT, Buffer, ConstantBuffer, Planned
 from asterism.runtime.windows import Indices
 
 
@@ -90,6 +90,9 @@ class Builder:
         if value in self.ends.results:
             return self.results[self.ends.results.index(value)]
         return Buffer(self.size(value))
+
+    def constant(self, layer: FusedLayer, numbers: Array) -> None:
+        self.values[layer.out] = ConstantBuffer(numbers)  # where it is a result, it is copied
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike: columns stay columns."""

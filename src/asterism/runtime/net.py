@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import asterism.kernels.library as library
 from asterism.errors import FormatError, InputError
+from asterism.graph.constants import settle
 from asterism.graph.network import Graph, decode
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import MAX_IDS
@@ -47,8 +48,9 @@ class Net:
     ) -> None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, got {threads}")
-        self.graph, self.threads = graph, threads
-        self.weights = [_float32(array) for array in tensors.values()]
+        self.threads = threads
+        graph, self.weights = settle(graph, [_float32(array) for array in tensors.values()])
+        self.graph = graph
         self._library = library.load()
         self._own = Sized(graph, self.weights, [each.shape for each in graph.inputs], self._library)
         if self._library is None:

@@ -6,12 +6,14 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from asterism.graph.stages import FusedLayer
+import numpy as np
+
+from asterism.graph.stages import Array, FusedLayer
 from asterism.kernels.library import ACTIVATIONS, KERNELS, Operand, Step
 from asterism.runtime.cost import Choice
 from asterism.runtime.packing import BLOCK, Data
 
-SCRATCH, INPUT, OUTPUT = 0, 1, 2
+SCRATCH, INPUT, OUTPUT, CONSTANT = 0, 1, 2, 3
 SLACK = 16  # floats after each value, which a vector may read but nobody uses
 
 
@@ -32,6 +34,16 @@ class Buffer:
     ) -> None:
         self.size, self.space, self.columns = size, space, columns
         self.offset, self.stride = offset, stride
+
+
+class ConstantBuffer(Buffer):
+    """Numbers that are the same for every image: its offset is their address, its stride 0."""
+
+    def __init__(self, numbers: Array) -> None:
+        super().__init__(numbers.size, CONSTANT)
+        self.numbers = np.zeros(numbers.size + SLACK, np.float32)
+        self.numbers[: numbers.size] = numbers.reshape(-1)
+        self.offset = self.numbers.ctypes.data
 
 
 class Planned(NamedTuple):

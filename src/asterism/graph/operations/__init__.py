@@ -5,10 +5,12 @@ convolution  conv
 linear       linear
 recurrent    lstm, gru
 pooling      max and average, sliding and adaptive
-norms        batch norm, layer norm, softmax
+norms        batch norm, layer norm
+reductions   mean, softmax
 activations  functions of each number by itself
-joining      add, multiply, concatenate
-shaping      flatten, reshape, permute
+joining      sums, products and their like of two values; concatenation
+shaping      flatten, reshape, permute, slices
+constants    weights as values
 embedding    embedding
 attention    attention, products of two values
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import asterism.graph.operations.activations as activations
 import asterism.graph.operations.attention as attention
+import asterism.graph.operations.constants as constants
 import asterism.graph.operations.convolution as convolution
 import asterism.graph.operations.embedding as embedding
 import asterism.graph.operations.joining as joining
@@ -26,12 +29,13 @@ import asterism.graph.operations.linear as linear
 import asterism.graph.operations.norms as norms
 import asterism.graph.operations.pooling as pooling
 import asterism.graph.operations.recurrent as recurrent
+import asterism.graph.operations.reductions as reductions
 import asterism.graph.operations.shaping as shaping
 from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (
-    *(convolution, linear, recurrent, pooling, norms, activations, joining, shaping),
-    *(embedding, attention),
+    *(convolution, linear, recurrent, pooling, norms, reductions, activations, joining, shaping),
+    *(constants, embedding, attention),
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

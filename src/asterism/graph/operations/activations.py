@@ -162,4 +162,38 @@ class Clamp(Activation):
         return "clamp", float(node.number("low")), float(node.number("high"))
 
 
-OPERATIONS = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), LeakyRelu(), Clamp())
+class ScaleShift(Activation):
+    """x · factor + shift, of two numbers: what is left of sums and products with constants."""
+
+    name, code = "scale_shift", 29
+    defaults = settings(factor=1.0, shift=0.0)
+    captures = ("aten.neg.default",)
+    examples = (Example((3, 5, 7), {"factor": -1.5, "shift": 0.25}), Example((40,), {"shift": 3.0}))
+
+    def capture(self, call: Call) -> int:
+        return scaled(call, call.value(call.args["self"]), -1.0, 0.0)
+
+    def of(self, node: NodeLike, x: Array) -> Array:
+        return x * np.float32(node.number("factor")) + np.float32(node.number("shift"))
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        factor, shift = node.number("factor"), node.number("shift")
+        return lambda x: x * factor + shift
+
+    def kind(self, node: NodeLike) -> tuple[str, float, float]:
+        return "scale_shift", float(node.number("factor")), float(node.number("shift"))
+
+
+def scaled(call: Call, value: int, factor: float, shift: float) -> int:
+    """Adds value · factor + shift, in one layer with what was done to the value in this form."""
+    before = call.maker(value)
+    if before is not None and before.op == "scale_shift":
+        shift += factor * before.number("shift")
+        factor *= before.number("factor")
+        (value,) = before.inputs
+    if (factor, shift) == (1, 0):
+        return value
+    return call.add("scale_shift", (value,), {"factor": factor, "shift": shift})
+
+
+OPERATIONS = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), LeakyRelu(), Clamp(), ScaleShift())

@@ -1,4 +1,4 @@
-"""Several values become one: sums, products and concatenations."""
+"""Several values become one: sums, products and their like, and concatenations."""
 
 from __future__ import annotations
 
@@ -8,42 +8,88 @@ from typing import Any
 
 import numpy as np
 
-from asterism.graph.operations.activations import rectified
+from asterism.graph.operations.activations import rectified, scaled
+from asterism.graph.operations.constants import aligned, is_number
 from asterism.graph.operations.operation import (
-    Elementwise,
     Example,
     Operation,
     UnsupportedError,
     need,
     settings,
 )
-from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Program, Shape
+from asterism.graph.stages import Array, Call, FusedLayer, Given, Mask, NodeLike, Program, Shape
 
 
-class OfTwo(Elementwise):
-    """Two values of one shape, number by number."""
+class OfTwo(Operation):
+    """Two values, number by number; a dimension of size 1 is repeated along the other's."""
 
     arity = 2
     examples = (Example((3, 5, 7), inputs=2),)
 
     def capture(self, call: Call) -> int:
         one, other = call.args["self"], call.args["other"]
-        alike = call.shape_of(one) == call.shape_of(other)
-        if call.args.get("alpha", 1) != 1 or not alike:
-            raise UnsupportedError
-        return call.add(self.name, (call.value(one), call.value(other)))
+        if is_number(other):
+            return self.with_number(call, call.value(one), float(other))
+        first, second = aligned(call, one), aligned(call, other)
+        alpha = call.args.get("alpha", 1)
+        if alpha != 1:
+            second = scaled(call, second, float(alpha), 0.0)
+        return call.add(self.name, (first, second))
+
+    def with_number(self, call: Call, value: int, number: float) -> int:
+        """With one number, the same for all."""
+        raise UnsupportedError
+
+    def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
+        one, other = inputs
+        fits = len(one) == len(other)
+        fits = fits and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
+        need(fits, f"shapes {list(inputs)}")
+        return tuple(b if a == 1 else a for a, b in zip(one, other, strict=True))
+
+    def read(self, layer: FusedLayer, needed: Mask, shape: Shape) -> Mask:
+        repeated = tuple(a for a, size in enumerate(shape) if size != needed.shape[a])
+        return np.asarray(needed.any(repeated, keepdims=True)) if repeated else needed
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         source, other = (program.rows(value, layer) for value in layer.inputs)
+        shapes = [program.shapes[value] for value in layer.node.inputs]
         out = program.out(layer)
-        step: dict[str, Any] = {"sizes": [out.size], "activation": layer.fused}
-        program.add(self.kernels[0], layer, source, out, other=other, **step)
+        step: dict[str, Any] = {"other": other, "activation": layer.fused}
+        if shapes[0] == shapes[1] and self.kernels[0] != "COMBINE":
+            program.add(self.kernels[0], layer, source, out, **step, sizes=[out.size])
+            return
+        axes = _axes(program.shapes[layer.out], *shapes)
+        sizes = [COMBINATIONS.index(self.name), len(axes), out.size]
+        program.add("COMBINE", layer, source, out, **step, sizes=sizes, data=(axes,))
+
+
+COMBINATIONS = ("add", "mul", "sub", "div", "maximum", "minimum", "prelu")  # as in the kernel
+
+
+def _axes(shape: Shape, one: Shape, other: Shape) -> Any:
+    """Size, and steps of the inputs, along each axis; neighbours that both repeat alike are one."""
+    axes: list[list[int]] = []
+    steps = [1, 1]
+    for size, *own in reversed(list(zip(shape, one, other, strict=True))):
+        strides = [step if each == size else 0 for step, each in zip(steps, own, strict=True)]
+        steps = [step * each for step, each in zip(steps, own, strict=True)]
+        if size == 1:
+            continue
+        if axes and strides == [axes[-1][0] * step for step in axes[-1][1:]]:
+            axes[-1][0] *= size
+        else:
+            axes.append([size, *strides])
+    return np.array(axes[::-1] or [[1, 1, 1]], np.int64)
 
 
 class Add(OfTwo):
     name, code = "add", 17
     captures = ("aten.add.Tensor", "aten.add_.Tensor")
-    kernels = ("ADD",)
+    kernels = ("ADD", "COMBINE")
+
+    def with_number(self, call: Call, value: int, number: float) -> int:
+        return scaled(call, value, 1.0, number * call.args["alpha"])
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         return inputs[0] + inputs[1]
@@ -60,13 +106,75 @@ class Add(OfTwo):
 class Mul(OfTwo):
     name, code = "mul", 18
     captures = ("aten.mul.Tensor", "aten.mul_.Tensor")
-    kernels = ("MULTIPLY",)
+    kernels = ("MULTIPLY", "COMBINE")
+
+    def with_number(self, call: Call, value: int, number: float) -> int:
+        return scaled(call, value, number, 0.0)
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         return inputs[0] * inputs[1]
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
         return lambda one, other: one * other
+
+
+class Sub(OfTwo):
+    name, code = "sub", 25
+    captures = ("aten.sub.Tensor", "aten.sub_.Tensor", "aten.rsub.Scalar")
+    kernels = ("COMBINE",)
+
+    def with_number(self, call: Call, value: int, number: float) -> int:
+        alpha = call.args["alpha"]
+        if call.name == "aten.rsub.Scalar":
+            return scaled(call, value, -alpha, number)
+        return scaled(call, value, 1.0, -alpha * number)
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        return inputs[0] - inputs[1]
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda one, other: one - other
+
+
+class Div(OfTwo):
+    name, code = "div", 26
+    captures = ("aten.div.Tensor", "aten.div_.Tensor")
+    kernels = ("COMBINE",)
+
+    def with_number(self, call: Call, value: int, number: float) -> int:
+        if number == 0:
+            raise UnsupportedError
+        return scaled(call, value, 1 / number, 0.0)
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        return inputs[0] / inputs[1]
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda one, other: one / other
+
+
+class Maximum(OfTwo):
+    name, code = "maximum", 27
+    captures = ("aten.maximum.default",)
+    kernels = ("COMBINE",)
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        return np.maximum(inputs[0], inputs[1])
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return torch.maximum
+
+
+class Minimum(OfTwo):
+    name, code = "minimum", 28
+    captures = ("aten.minimum.default",)
+    kernels = ("COMBINE",)
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        return np.minimum(inputs[0], inputs[1])
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return torch.minimum
 
 
 class Cat(Operation):
@@ -82,7 +190,7 @@ class Cat(Operation):
         dim = call.args["dim"] % len(call.shape)
         if dim == 0:
             raise UnsupportedError
-        inputs = tuple(call.value(tensor) for tensor in call.args["tensors"])
+        inputs = tuple(aligned(call, tensor) for tensor in call.args["tensors"])
         return call.add("cat", inputs, {"dim": dim})
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
@@ -111,4 +219,4 @@ class Cat(Operation):
             done += part
 
 
-OPERATIONS = (Add(), Mul(), Cat())
+OPERATIONS = (Add(), Mul(), Sub(), Div(), Maximum(), Minimum(), Cat())

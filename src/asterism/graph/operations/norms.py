@@ -1,4 +1,4 @@
-"""Batch norm, layer norm and softmax."""
+"""Batch norm and layer norm."""
 
 from __future__ import annotations
 
@@ -142,39 +142,4 @@ class LayerNorm(Operation):
         program.add("LAYER_NORM", layer, source, out, sizes=sizes, data=data, a=eps)
 
 
-class Softmax(Operation):
-    """Along a dimension that is counted from the end, as −1 for the last."""
-
-    name, code = "softmax", 14
-    defaults = settings(dim=-1)
-    captures = ("aten.softmax.int",)
-    kernels = ("SOFTMAX",)
-    examples = (Example((3, 5, 7)), Example((3, 5, 7), {"dim": -2}))
-
-    def capture(self, call: Call) -> int:
-        dim = call.args["dim"] % len(call.shape)
-        if dim == 0 or call.args["dtype"] is not None:
-            raise UnsupportedError
-        return call.layer("softmax", {"dim": dim - len(call.shape)})
-
-    def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
-        need(-len(inputs[0]) <= node["dim"] < 0, "its dimension")
-        return inputs[0]
-
-    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        powers = np.exp(inputs[0] - inputs[0].max(node["dim"], keepdims=True))
-        out: Array = powers / powers.sum(node["dim"], keepdims=True)
-        return out
-
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return lambda x: x.softmax(node["dim"])
-
-    def emit(self, program: Program, layer: FusedLayer) -> None:
-        shape = program.shapes[layer.out]
-        axis = layer.node["dim"] + len(shape)
-        sizes = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
-        source = program.rows(layer.inputs[0], layer)
-        program.add("SOFTMAX", layer, source, program.out(layer), sizes=sizes)
-
-
-OPERATIONS = (BatchNorm(), LayerNorm(), Softmax())
+OPERATIONS = (BatchNorm(), LayerNorm())

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from asterism.graph.operations.operation import (
     Example,
     Operation,
-    UnsupportedError,
     captured_pair,
     image,
     like_image,
@@ -273,20 +272,8 @@ class AdaptivePooling(Pooling):
 
 class AdaptiveAvgPool(AdaptivePooling):
     name, code, largest = "adaptive_avg_pool", 5, False
-    captures = ("aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default",
-                "aten.mean.dim")  # fmt: skip
+    captures = tuple(f"aten.adaptive_avg_pool{rank}d.default" for rank in (1, 2))
     kernels = ("POOL_AVERAGE",)
-
-    def capture(self, call: Call) -> int:
-        if "keepdim" not in call.args:
-            return super().capture(call)
-        # A mean over all places of an image pools it to a single one.
-        rank = len(call.shape_of(call.args["self"]))
-        dims = sorted(dim % rank for dim in call.args["dim"])
-        if rank not in (3, 4) or dims != list(range(2, rank)) or call.args["dtype"] is not None:
-            raise UnsupportedError
-        pooled = call.layer(self.name)
-        return pooled if call.args["keepdim"] else call.add("flatten", (pooled,))
 
 
 class AdaptiveMaxPool(AdaptivePooling):

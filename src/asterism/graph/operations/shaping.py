@@ -1,13 +1,16 @@
-"""The same numbers in another shape or order."""
+"""Numbers in another shape or order, and parts of them."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from asterism.graph.operations.constants import expanded
 from asterism.graph.operations.operation import (
     Example,
     Operation,
@@ -15,7 +18,7 @@ from asterism.graph.operations.operation import (
     need,
     settings,
 )
-from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Program, Shape
+from asterism.graph.stages import Array, Call, FusedLayer, Given, Mask, NodeLike, Program, Shape
 
 
 class View(Operation):
@@ -82,19 +85,59 @@ class Reshape(View):
         return lambda x: x.reshape(-1, *sizes)
 
 
-class Permute(Operation):
+class Moving(Operation):
+    """Each number of the result is one of the input's, or one that is the same for all."""
+
+    kernels = ("GATHER",)
+
+    @abstractmethod
+    def move(self, node: NodeLike, x: Any, filling: float) -> Any:
+        """The result of a batch; `filling` is for places that no number of the input goes to."""
+
+    def filling(self, node: NodeLike) -> float:
+        return 0.0
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        moved: Array = self.move(node, inputs[0], self.filling(node))
+        return moved
+
+    def places(self, node: NodeLike, shape: Shape) -> npt.NDArray[np.int32]:
+        """For each number of the result its place in an input of `shape`, or −1."""
+        places = np.arange(math.prod(shape), dtype=np.int32).reshape(1, *shape)
+        return np.ascontiguousarray(self.move(node, places, -1)[0])
+
+    def emit(self, program: Program, layer: FusedLayer) -> None:
+        moved = self.places(layer.node, program.seen(layer))
+        step: dict[str, Any] = {"sizes": [moved.size], "data": (moved,)}
+        source = program.rows(layer.inputs[0], layer)
+        out = program.out(layer)
+        program.add("GATHER", layer, source, out, **step, a=self.filling(layer.node))
+
+    def read(self, layer: FusedLayer, needed: Mask, shape: Shape) -> Mask:
+        places = self.places(layer.node, shape)[needed]
+        read = np.zeros(math.prod(shape), bool)
+        read[places[places >= 0]] = True
+        return read.reshape(shape)
+
+
+class Permute(Moving):
     """Its settings are the dimensions in their new order, counted from 1: the batch stays first."""
 
     name, code, free = "permute", 22, True
-    captures = ("aten.permute.default", "aten.transpose.int")
-    kernels = ("GATHER",)
+    captures = (
+        *("aten.permute.default", "aten.transpose.int", "aten.mT.default"),
+        *("aten.swapaxes.default", "aten.pixel_shuffle.default", "aten.pixel_unshuffle.default"),
+    )
     examples = (Example((3, 5, 7), (3, 1, 2)),)
 
     def capture(self, call: Call) -> int:
-        rank = len(call.shape)
-        order = [dim % rank for dim in call.args.get("dims", range(rank))]
-        if "dims" not in call.args:
-            one, other = call.args["dim0"] % rank, call.args["dim1"] % rank
+        if "pixel" in call.name:
+            return _captured_shuffle(call)
+        rank, args = len(call.shape), call.args
+        order = [dim % rank for dim in args.get("dims", range(rank))]
+        if "dims" not in args:
+            one = args.get("dim0", args.get("axis0", -2)) % rank
+            other = args.get("dim1", args.get("axis1", -1)) % rank
             order[one], order[other] = order[other], order[one]
         if order[0] != 0:
             raise UnsupportedError
@@ -105,18 +148,94 @@ class Permute(Operation):
         need(fits, f"dimensions {node.sizes}")
         return tuple(inputs[0][dim - 1] for dim in node.sizes)
 
-    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        return inputs[0].transpose(0, *node.sizes)
+    def move(self, node: NodeLike, x: Any, filling: float) -> Any:
+        return x.transpose(0, *node.sizes)
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
         return lambda x: x.permute(0, *node.sizes)
 
-    def emit(self, program: Program, layer: FusedLayer) -> None:
-        shape = program.seen(layer)
-        places = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
-        moved = np.ascontiguousarray(places.transpose([dim - 1 for dim in layer.node.sizes]))
-        source = program.rows(layer.inputs[0], layer)
-        program.add("GATHER", layer, source, program.out(layer), sizes=[moved.size], data=(moved,))
+
+def _captured_shuffle(call: Call) -> int:
+    """Pixels to channels or back: reshaped, permuted, reshaped."""
+    _, channels, height, width = call.shape_of(call.args["self"])
+    if "upscale_factor" in call.args:
+        r = call.args["upscale_factor"]
+        sizes, order = (channels // r**2, r, r, height, width), (1, 4, 2, 5, 3)
+    else:
+        r = call.args["downscale_factor"]
+        sizes, order = (channels, height // r, r, width // r, r), (1, 3, 5, 2, 4)
+    split = call.layer("reshape", sizes)
+    return call.add("reshape", (call.add("permute", (split,), order),), call.sizes)
 
 
-OPERATIONS = (Flatten(), Reshape(), Permute())
+class Slice(Moving):
+    """Of a dimension `size` indices from `start` on, every `step`-th; the batch is dimension 0."""
+
+    name, code = "slice", 30
+    defaults = settings(dim=1, start=0, size=1, step=1)
+    captures = (
+        *("aten.slice.Tensor", "aten.select.int", "aten.narrow.default", "aten.chunk.default"),
+        *("aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int"),
+    )
+    examples = (
+        Example((3, 5, 7), {"size": 2}),
+        Example((3, 5, 7), {"dim": 3, "start": 1, "size": 3, "step": 2}),
+    )
+
+    def capture(self, call: Call) -> int:
+        whole = call.shape_of(call.args["self"])
+        dim = call.args["dim"] % len(whole)
+        start, step = call.args.get("start") or 0, call.args.get("step", 1)
+        size = 1 if len(call.shape) < len(whole) else call.shape[dim]
+        if dim == 0 and call.shape == whole:
+            return call.value(call.args["self"])
+        start = call.before if call.item is not None else call.args.get("index", start)
+        if dim == 0 or not all(isinstance(n, int) for n in (start, size, whole[dim])):
+            raise UnsupportedError
+        if (size, step) == (whole[dim], 1):
+            return call.value(call.args["self"])
+        start = max(0, start + whole[dim]) if start < 0 else start
+        part = call.layer("slice", {"dim": dim, "start": start, "size": size, "step": step})
+        return part if len(call.shape) == len(whole) else call.add("reshape", (part,), call.sizes)
+
+    def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
+        axis, start, size, step = node["dim"] - 1, node["start"], node["size"], node["step"]
+        need(0 <= axis < len(inputs[0]), "its dimension")
+        fits = start >= 0 and step > 0 and size >= 0
+        need(fits and start + (size - 1) * step < inputs[0][axis], "its settings")
+        return (*inputs[0][:axis], size, *inputs[0][axis + 1 :])
+
+    def move(self, node: NodeLike, x: Any, filling: float) -> Any:
+        start, step = node["start"], node["step"]
+        return x[(slice(None),) * node["dim"] + (slice(start, start + node["size"] * step, step),)]
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        start, step = node["start"], node["step"]
+        part = slice(start, start + (node["size"] - 1) * step + 1, step)
+        return lambda x: x[(slice(None),) * node["dim"] + (part,)]
+
+
+class Expand(Moving):
+    """Repeated along dimensions of size 1; its settings are the new shape, without the batch."""
+
+    name, code, free = "expand", 31, True
+    captures = ("aten.expand.default",)
+    examples = (Example((3, 1, 7), (3, 5, 7)),)
+
+    def capture(self, call: Call) -> int:
+        return expanded(call)
+
+    def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
+        need(len(node.sizes) == len(inputs[0]), f"sizes {node.sizes}")
+        each = zip(node.sizes, inputs[0], strict=True)
+        need(all(new >= 0 and old in (1, new) for new, old in each), f"sizes {node.sizes}")
+        return node.sizes
+
+    def move(self, node: NodeLike, x: Any, filling: float) -> Any:
+        return np.broadcast_to(x, (len(x), *node.sizes))
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda x: x.expand(-1, *node.sizes)
+
+
+OPERATIONS = (Flatten(), Reshape(), Permute(), Slice(), Expand())

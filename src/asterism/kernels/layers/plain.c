@@ -15,6 +15,7 @@ void asterism_activate(const Step *s, float *x, int64_t n)
     case SILU: EACH(v / (1 + expf(-v)));
     case SIGMOID: EACH(1 / (1 + expf(-v)));
     case TANH: EACH(tanhf(v));
+    case SCALE_SHIFT: EACH(v * s->a + s->b);
     default: break;
     }
 }
@@ -36,7 +37,7 @@ void asterism_layer_norm(const Step *s, const float *in, const float *other, flo
     }
 }
 
-/* size: outer, length, inner. */
+/* size: outer, length, inner, and whether the logarithm is wanted. */
 void asterism_softmax(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     int64_t length = s->size[1], inner = s->size[2];
@@ -48,15 +49,20 @@ void asterism_softmax(const Step *s, const float *in, const float *other, float 
             for (int64_t i = 1; i < length; i++)
                 if (from[i * inner] > most) most = from[i * inner];
             for (int64_t i = 0; i < length; i++) sum += to[i * inner] = expf(from[i * inner] - most);
-            for (int64_t i = 0; i < length; i++) to[i * inner] /= sum;
+            float log_sum = most + logf(sum);
+            if (s->size[3])
+                for (int64_t i = 0; i < length; i++) to[i * inner] = from[i * inner] - log_sum;
+            else
+                for (int64_t i = 0; i < length; i++) to[i * inner] /= sum;
         }
 }
 
+/* A place before the first is that of no input, but of the number a. */
 void asterism_gather(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int32_t *places = s->data[0];
     (void)other, (void)images;
-    for (int64_t i = 0; i < s->size[0]; i++) out[i] = in[places[i]];
+    for (int64_t i = 0; i < s->size[0]; i++) out[i] = places[i] < 0 ? s->a : in[places[i]];
 }
 
 /* size: chunks, their length, the distance between them in the output, the first one's place. */
