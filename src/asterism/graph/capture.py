@@ -20,9 +20,12 @@ from asterism.errors import InputError
 from asterism.graph.fixed_values import FixedValues
 from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
+from asterism.graph.operations.activations import Activation
 from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
-from asterism.graph.operations.operation import Elementwise, UnsupportedError
+from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
+from asterism.graph.operations.recurrent import Recurrent
+from asterism.graph.plain_attention import plain_attention
 from asterism.graph.simplify import is_nothing, simplified
 from asterism.graph.stages import Call, Settings
 
@@ -35,12 +38,37 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """
     examples = _examples(example_inputs)
+    graph = _captured(model, examples, [0] * len(examples))
+    free = [_sequence(example) for example in examples]
+    if not any(free) or graph.unknown or not _OF_TOKENS & {node.op for node in graph.nodes}:
+        return graph
+    try:
+        longer = _captured(model, examples, free)
+    except Exception:  # whatever says that this network is for one length alone
+        return graph
+    return graph if longer.unknown else longer
+
+
+_OF_TOKENS = {"attention", "embedding"}  # what only networks over sequences have
+
+
+def _sequence(example: Tensor) -> int:
+    """The dimension along which tokens follow each other, or 0."""
+    of_ids = not example.is_floating_point() and example.ndim == 2
+    of_floats = example.is_floating_point() and example.ndim == 3
+    return 1 if (of_ids or of_floats) and example.shape[1] > 1 else 0
+
+
+def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -> Graph:
+    """The layers for batches of any size, and other dimensions that may vary: 0 is none."""
     names = list(model.state_dict())
     # Two examples, as torch.export takes a batch of one for a constant.
     batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
-    sizes = _by_parameter(model, [{0: Dim.AUTO} for _ in batch])
+    sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
+    copied = copy.deepcopy(model).eval()
     try:
-        program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
+        with plain_attention(copied):
+            program = export(copied, batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
@@ -101,6 +129,7 @@ class _Translation:
         self.values: dict[fx.Node, int] = {}
         self.nodes: list[Node] = []
         self.batches: set[Any] = set()
+        self.free: list[int] = []  # of each input: the dimension that varies
         self.inputs = [name for name in signature.user_inputs if isinstance(name, str)]
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
@@ -108,6 +137,11 @@ class _Translation:
         self.fixed = FixedValues(program, self.weights)
         self.shapes: dict[int, tuple[int, ...]] = {}  # of values, −1 for a size that varies
         self.constants: set[fx.Node] = set()  # what is computed from weights alone
+        self.tables: set[fx.Node] = set()  # what is the beginning of a weight
+        # Values whose batch is torch's second dimension, as of a recurrent layer's states: ours
+        # have it first, and all that is done to them is seen that way.
+        self.turned: set[fx.Node] = set()
+        self.items: dict[tuple[fx.Node, int], int] = {}  # results of torch's but the first
 
     def graph(self, inputs: tuple[Input, ...]) -> Graph:
         for node in self.program.graph.nodes:
@@ -118,16 +152,13 @@ class _Translation:
                 )
             if node.op == "placeholder" and node.name in self.inputs:
                 self.values[node] = self.inputs.index(node.name)
-                self.batches.add(_symbol(node.meta["val"].shape[0]))
+                self.batch = node.meta["val"].shape[0]
+                self.batches.add(_symbol(self.batch))
+                self.free.append(_varies(_shape(node) or ()))
                 self.fixed.batches = self.batches
                 self.remember(node)
             elif node.op == "call_function" and node.target is operator.getitem:
-                if isinstance(node.args[0].meta["val"], list):  # one part of a split
-                    self.values[node] = self.translate(node.args[0], node.args[1])
-                    self.remember(node)
-                    self.follow_memory(node, node.args[0].args[0])
-                elif node.args[1] == 0:  # the values of a pooling, and not their places
-                    self.values[node] = self.value(node.args[0])
+                self.take_item(node, node.args[0], node.args[1])
             elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
                 continue
             elif node.op == "call_function" and _shape(node) is not None:
@@ -135,15 +166,33 @@ class _Translation:
                 self.remember(node)
                 self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
-                outputs = self.results(node.args[0])
-                return living(Graph(inputs, tuple(self.nodes), outputs))
+                inputs = tuple(each._replace(free=self.free[i]) for i, each in enumerate(inputs))
+                return living(Graph(inputs, tuple(self.nodes), self.results(node.args[0])))
         raise InputError("the network has no output")
 
     def results(self, found: Any) -> tuple[int, ...]:
         for place, each in enumerate(found):
             if not isinstance(each, fx.Node) or each not in self.values:
                 raise InputError(f"result {place + 1} of the network is not made from its inputs")
+            if each in self.turned:
+                raise InputError(
+                    f"result {place + 1} of the network has its batch as the second dimension:"
+                    " return it with the batch first, by transpose(0, 1)"
+                )
         return tuple(self.values[each] for each in found)
+
+    def take_item(self, node: fx.Node, source: fx.Node, item: int) -> None:
+        """One of several results; of a pooling the values alone, and not their places."""
+        if isinstance(source.meta["val"], list):  # one part of a split
+            self.values[node] = self.translate(source, item)
+            self.remember(node)
+            self.follow_memory(node, source.args[0])
+        elif (source, item) in self.items:
+            self.values[node] = self.items[source, item]
+            self.turned.add(node)
+        elif item == 0:
+            self.values[node] = self.value(source)
+            self.turned |= {node} if source in self.turned else set()
 
     def follow_memory(self, node: fx.Node, first: Any) -> None:
         """A value that is overwritten is the new one; what else shares its memory is stale."""
@@ -161,7 +210,10 @@ class _Translation:
     def remember(self, node: fx.Node) -> None:
         """The shape of a value, where torch knows it."""
         shape = _shape(node) or ()
-        sizes = tuple(size if isinstance(size, int) else -1 for size in shape[1:])
+        shape = (shape[1], shape[0], *shape[2:]) if node in self.turned else shape
+        alone = node in self.tables or node in self.constants  # without a batch
+        kept = shape if alone else shape[1:]
+        sizes = tuple(size if isinstance(size, int) else -1 for size in kept)
         self.shapes.setdefault(self.values[node], sizes)
 
     def maker(self, value: int) -> Node | None:
@@ -196,21 +248,128 @@ class _Translation:
         rule = RULES.get(_name(node))
         try:
             args = node.all_input_nodes
-            if rule is None:
-                raise UnsupportedError
-            if args and all(self.is_constant(arg) for arg in args) and _of_weights(rule):
+            of_weights = args and all(self.is_constant(arg) for arg in args)
+            if rule is not None and of_weights and _of_weights(rule):
                 value = rule(_ConstantCall(self, node))
                 self.constants.add(node)
                 return value
-            call = _Call(self, node, item)
+            if self.fixed.is_fixed(node):
+                return self.table(node)
+            if rule is None:
+                raise UnsupportedError
+            hidden = self.added_mask(node) if _name(node) == "aten.add.Tensor" else None
+            if hidden is not None:
+                return hidden
+            if _name(node) in _PERMUTES:
+                return self.permute(node)
+            call = self.call(node, item)
             if not call.shape or _symbol(call.shape[0]) not in self.batches:
                 raise UnsupportedError
             return rule(call)
-        except (UnsupportedError, KeyError):
+        except (UnsupportedError, KeyError) as error:
             del self.nodes[length:]
             self.shapes = {value: self.shapes[value] for value in self.shapes if value < first}
+            self.turned.discard(node)
             read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
-            return self.add(Node(_name(node), tuple(read)))
+            form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
+            return self.add(Node(_name(node) + form, tuple(read)))
+
+    def table(self, node: fx.Node) -> int:
+        """A value that is the beginning of a weight, whatever made it."""
+        source, sizes = self.fixed.table(node), _shape(node) or ()
+        whole, place = self.fixed.held[source.name].shape, (self.weights[source.name],)
+        wanted = iter(size for size in sizes if not (isinstance(size, int) and size == 1))
+        found = [1 if size == 1 else next(wanted) for size in whole]
+        at = [self.dimension(size) for size in found]
+        inputs = {value for value, dim in at if dim}
+        if len(inputs) > 1:
+            raise UnsupportedError
+        if inputs:
+            value = self.add(Node("cut", tuple(inputs), place, tuple(dim for _, dim in at)))
+        else:
+            value = self.add(Node("weight", (0,), place))
+        for axis, (size, all_of_it) in enumerate(zip(found, whole, strict=True)):
+            if isinstance(size, int) and size != all_of_it:
+                value = self.add(Node("slice", (value,), (), {"dim": axis + 1, "size": size}))
+        self.tables.add(node)
+        if len(found) == len(sizes):
+            return value
+        return self.add(Node("reshape", (value,), settings=_known_sizes(sizes)))
+
+    def dimension(self, size: Any) -> tuple[int, int]:
+        """The input and its dimension whose size a symbol is; dimension 0 for a number."""
+        if isinstance(size, int):
+            return 0, 0
+        for node, value in self.values.items():
+            if node.op == "placeholder":
+                symbols = [_symbol(each) for each in _shape(node) or ()]
+                if _symbol(size) in symbols[1:]:
+                    return value, symbols.index(_symbol(size), 1)
+        raise UnsupportedError
+
+    def added_mask(self, node: fx.Node) -> int | None:
+        """The scores of attention to which minus infinity is added where a key is not seen."""
+        scores, mask = node.args[:2]
+        if not isinstance(mask, fx.Node) or mask in self.tables or self.is_constant(mask):
+            return None
+        if not self.fixed.is_fixed(mask) or self.fixed.mask(mask) != ({"causal": 1}, ()):
+            return None
+        return self.add(Node("hide", (self.value(scores),), settings={"causal": 1}))
+
+    def call(self, node: fx.Node, item: int | None = None) -> _Call:
+        """Of values that are turned, if all that it reads are, as if they had the batch first."""
+        rule = RULES[_name(node)]
+        recurrent = isinstance(getattr(rule, "__self__", None), Recurrent)
+        read = [each for each in node.all_input_nodes if each in self.values]
+        turned = [each in self.turned for each in (node.args[:1] if recurrent else read)]
+        if not any(turned):
+            return _Call(self, node, item)
+        if not all(turned) or not _knows_dims(rule):
+            raise UnsupportedError
+        if self.is_turned(_shape(node)):
+            self.turned.add(node)
+        return _TurnedCall(self, node, item)
+
+    def is_turned(self, shape: tuple[Any, ...] | None) -> bool:
+        """Whether the batch is the second dimension, and not the first."""
+        where = [_symbol(size) in self.batches for size in shape or ()]
+        return where[:2] == [False, True]
+
+    def permute(self, node: fx.Node) -> int:
+        """Dimensions in another order, as ours have them: what only moves the batch is no layer."""
+        args, rank = _arguments(node), len(_shape(node) or ())
+        order = [dim % rank for dim in args.get("dims", range(rank))]
+        if "dims" not in args:
+            one, other = args["dim0"] % rank, args["dim1"] % rank
+            order[one], order[other] = order[other], order[one]
+        if node.args[0] in self.turned:
+            order = [_swap(dim) for dim in order]
+        if 0 not in order[:2]:
+            raise UnsupportedError
+        if order[0] != 0:
+            self.turned.add(node)
+            order[:2] = order[1::-1]
+        value = self.value(node.args[0])
+        if order == list(range(rank)):
+            return value
+        return self.add(Node("permute", (value,), settings=tuple(order[1:])))
+
+
+_PERMUTES = ("aten.permute.default", "aten.transpose.int")
+# They name dimensions by `dim` alone, if at all.
+_BY_DIM = ("linear", "layer_norm", "softmax", "add", "mul", "cat", "slice", "mean", "lstm", "gru")
+
+
+def _knows_dims(rule: Callable[[Call], int]) -> bool:
+    """Whether an operation is the same for values that are turned, but for its `dim`."""
+    operation = getattr(rule, "__self__", None)
+    named = isinstance(operation, Operation) and operation.name in _BY_DIM
+    return rule is _hand_on or isinstance(operation, Activation) or named
+
+
+def _swap(dim: int) -> int:
+    """A dimension of a value that is turned."""
+    return 1 - dim if dim < 2 else dim
 
 
 _ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
@@ -238,10 +397,7 @@ class _Call:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        sizes = tuple(size if isinstance(size, int) else -1 for size in self.shape[1:])
-        if sizes.count(-1) > 1:
-            raise UnsupportedError
-        return sizes
+        return _known_sizes(self.shape[1:])
 
     def shape_of(self, argument: Any) -> tuple[Any, ...]:
         shape = _shape(argument) if isinstance(argument, fx.Node) else None
@@ -258,7 +414,7 @@ class _Call:
         """The numbers of weights; of those that are made of others, their values'."""
         to = self._to
         return [
-            None if weight is None
+            weight if weight is None or isinstance(weight, int)
             else -to.values[weight] if weight in to.constants
             else to.weights[weight.name]
             for weight in weights
@@ -275,13 +431,33 @@ class _Call:
         *weights: Any,
         sizes: tuple[int, ...] | None = None,
     ) -> int:
+        if isinstance(settings, tuple):
+            settings = _known_sizes(settings)
         return self._to.add(Node(op, inputs, self._places(weights), settings), sizes)
 
-    def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
-        return self._to.fixed.mask(argument)
+    def mask(self, argument: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
+        return self._to.fixed.mask(argument, hides)
 
-    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
-        return self._to.add(Node(op, inputs, self._places(weights)))
+    def width(self, value: int) -> int | None:
+        size = self._to.shapes.get(value, (-1,))[-1]
+        return None if size < 0 else size
+
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
+        return self._to.add(Node(op, inputs, self._places(weights), settings))
+
+    def wants(self, item: int) -> bool:
+        users = [each for each in self._node.users if each.args[1] == item]
+        return any(each.users for each in users)
+
+    def give(self, item: int, value: int) -> None:
+        self._to.items[self._node, item] = value
+
+    def state(self, argument: Any) -> int:
+        if argument not in self._to.turned:
+            raise UnsupportedError
+        return self.value(argument)
 
     def is_zeros(self, argument: Any) -> bool:
         return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
@@ -290,7 +466,7 @@ class _Call:
         return self._to.value(argument)
 
     def batched(self, argument: Any) -> bool:
-        return not self._to.is_constant(argument)
+        return not self._to.is_constant(argument) and argument not in self._to.tables
 
     def maker(self, value: int) -> Node | None:
         return self._to.maker(value)
@@ -301,14 +477,53 @@ class _ConstantCall(_Call):
 
     def __init__(self, to: _Translation, node: fx.Node) -> None:
         super().__init__(to, node)
-        self.shape = (next(iter(to.batches)), *self.shape)
+        self.shape = (to.batch, *self.shape)
+
+
+class _TurnedCall(_Call):
+    """A call on values that are turned, as if they had the batch first."""
+
+    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
+        super().__init__(to, node, item)
+        args = dict(self.args)
+        if isinstance(args.get("dim"), int | list):
+            dims = args["dim"] if isinstance(args["dim"], list) else [args["dim"]]
+            rank = len(self.shape_of(node.all_input_nodes[0]))
+            dims = [_swap(dim % rank) for dim in dims]
+            args["dim"] = dims if isinstance(args["dim"], list) else dims[0]
+        if "batch_first" in args:
+            args["batch_first"] = not args["batch_first"]
+        self.args = args
+
+    def shape_of(self, argument: Any) -> tuple[Any, ...]:
+        shape = super().shape_of(argument)
+        return (shape[1], shape[0], *shape[2:]) if argument in self._to.turned else shape
 
 
 def _shape(node: fx.Node) -> tuple[Any, ...] | None:
     """The shape of a node's result, or of the first of several; None where that is a number."""
     result = node.meta.get("val")
     result = result[0] if isinstance(result, tuple | list) else result
-    return tuple(result.shape) if isinstance(result, Tensor) else None
+    return tuple(map(_settled, result.shape)) if isinstance(result, Tensor) else None
+
+
+def _settled(size: Any) -> Any:
+    """A size that torch was to leave open and found to be one number, as that."""
+    known = isinstance(size, torch.SymInt) and size.node.expr.is_number
+    return int(size.node.expr) if known else size
+
+
+def _varies(shape: Sequence[Any]) -> int:
+    """The dimension whose size is not known in advance, but for the batch; 0 where all are."""
+    return next((dim for dim, size in enumerate(shape) if dim and not isinstance(size, int)), 0)
+
+
+def _known_sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """With −1 for one that varies from call to call; UnsupportedError for more of them."""
+    known = tuple(size if isinstance(size, int) else -1 for size in sizes)
+    if len([size for size in sizes if not isinstance(size, int)]) > 1:
+        raise UnsupportedError
+    return known
 
 
 def _symbol(size: Any) -> Any:

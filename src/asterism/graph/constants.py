@@ -34,21 +34,22 @@ def settle(graph: Graph, weights: Sequence[Array]) -> tuple[Graph, list[Array]]:
                 found.append(_computed(graph, value, weights))
         own = [places[-w] if w is not None and w < 0 else w for w in node.weights]
         nodes.append(Node(node.op, node.inputs, own, node.settings))
-    plain = Graph(graph.inputs, tuple(nodes), graph.outputs)
-    return (living(plain) if places else graph), found
+    plain = living(Graph(graph.inputs, tuple(nodes), graph.outputs)) if places else graph
+    return plain, found
 
 
 def _computed(graph: Graph, value: int, weights: Sequence[Array]) -> Array:
     """A value that depends on weights alone."""
-    part, given = living(Graph(graph.inputs, graph.nodes, (value,))), len(graph.inputs)
+    part = living(Graph(graph.inputs, graph.nodes, (value,)))
+    count = len(part.inputs)
     for node in part.nodes:
         constant = node.known and isinstance(OPERATIONS[node.op], Constant)
-        if node.made_weights or not (constant or min(node.inputs, default=0) >= given):
+        if node.made_weights or not (constant or all(each >= count for each in node.inputs)):
             raise FormatError(f"a weight is computed by {node.op}, from more than weights")
     shapes = infer(part, weights)
-    values = [np.zeros((1, 1), np.float32)] * given
+    values = [np.zeros((1, 1), np.float32)] * count
     with np.errstate(all="ignore"):
-        for node, shape in zip(part.nodes, shapes[given:], strict=True):
+        for node, shape in zip(part.nodes, shapes[count:], strict=True):
             inputs = [values[each] for each in node.inputs]
             out = OPERATIONS[node.op].numpy(node, inputs, node.given(weights), shape)
             values.append(np.ascontiguousarray(out, np.float32))

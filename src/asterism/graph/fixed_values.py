@@ -14,10 +14,8 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-from asterism.graph.operations.attention import ADDED, HIDDEN, SHOWN
+from asterism.graph.operations.masks import ADDED, HIDDEN, NOTHING, SHOWN
 from asterism.graph.operations.operation import UnsupportedError
-
-NOTHING = -1e8  # a score from here on down hides its key as minus infinity does
 
 
 class FixedValues:
@@ -85,19 +83,22 @@ class FixedValues:
         """The weights that it is made from."""
         return [each for each in dict.fromkeys(self.ancestors(node)) if each.name in self.weights]
 
-    def mask(self, node: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
-        """The settings of attention, and its weight, for a mask."""
+    def mask(self, node: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
+        """The settings of attention, and its weight, for a mask.
+
+        hides  whether true is what is hidden, and not what is seen
+        """
         if node is None:
             return {}, ()
         if not isinstance(node, fx.Node) or not self.is_fixed(node):
             raise UnsupportedError
-        masks = [_added(each) for each in self.samples(node)]
+        masks = [_added(each.logical_not() if hides else each) for each in self.samples(node)]
         if not any(mask.any() for mask in masks):
             return {}, ()
         if all(mask.shape[0] == 1 and torch.equal(mask[0], _causal(mask)) for mask in masks):
             return {"causal": 1}, ()
         for source in self.sources(node):
-            for kind in (ADDED, SHOWN, HIDDEN):
+            for kind in (SHOWN, HIDDEN) if hides else (ADDED, SHOWN, HIDDEN):
                 if all(_is_part(mask, self.held[source.name], kind) for mask in masks):
                     return {"mask": kind}, (source,)
         raise UnsupportedError

@@ -170,15 +170,15 @@ class Graph:
 
 
 def living(graph: Graph) -> Graph:
-    """The graph without the nodes that no output needs."""
-    count, needed = len(graph.inputs), {*range(len(graph.inputs)), *graph.outputs}
+    """The graph without the nodes that no output needs; values are numbered anew."""
+    count, needed = len(graph.inputs), set(graph.outputs)
     for place in range(len(graph.nodes) - 1, -1, -1):
         if place + count in needed:
             needed |= {*graph.nodes[place].inputs, *graph.nodes[place].made_weights}
-    numbers = {value: number for number, value in enumerate(sorted(needed))}
-    nodes = [node for value, node in enumerate(graph.nodes, count) if value in needed]
-    renumbered = tuple(node.renumbered(numbers) for node in nodes)
-    return Graph(graph.inputs, renumbered, tuple(numbers[value] for value in graph.outputs))
+    kept = sorted(needed | set(range(count)))
+    numbers = {value: number for number, value in enumerate(kept)}
+    nodes = tuple(graph.nodes[value - count].renumbered(numbers) for value in kept[count:])
+    return Graph(graph.inputs, nodes, tuple(numbers[value] for value in graph.outputs))
 
 
 def encode(graph: Graph) -> bytes:

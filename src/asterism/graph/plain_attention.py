@@ -38,8 +38,7 @@ def plain_attention(model: nn.Module) -> Iterator[None]:
 
 
 def _is_common(module: nn.MultiheadAttention) -> bool:
-    special = module.bias_k is not None or module.add_zero_attn
-    return bool(module.batch_first) and not special
+    return module.bias_k is None and not module.add_zero_attn
 
 
 def _forward(
@@ -59,19 +58,23 @@ def _forward(
             *(self, query, key, value, key_padding_mask, need_weights, attn_mask),
             *(average_attn_weights, is_causal),
         )
-    parts = [
-        part.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+    if not self.batch_first:
+        query, key, value = _turned(query, key, value)
+    width = (self.num_heads, self.head_dim)
+    q, k, v = (
+        torch.unflatten(part, -1, width).transpose(1, 2)
         for part in _projected(self, query, key, value)
-    ]
+    )
     hint = is_causal and not need_weights  # else torch goes by the mask itself
     mask = None if hint else attn_mask
     if mask is not None and mask.dtype == torch.bool:
         mask = mask.logical_not()  # here true is what is seen, and there what is not
-    made = F.scaled_dot_product_attention(*parts, attn_mask=mask, is_causal=hint)
+    made = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=hint)
     result: Tensor = self.out_proj(made.transpose(1, 2).flatten(2))
+    result = result if self.batch_first else result.transpose(0, 1)
     if not need_weights:
         return result, None
-    weights = _weights(parts[0], parts[1], attn_mask)
+    weights = _weights(q, k, attn_mask)
     return result, weights.mean(1) if average_attn_weights else weights
 
 
@@ -86,8 +89,14 @@ def _projected(self: nn.MultiheadAttention, *inputs: Tensor) -> list[Tensor]:
     return [made[id(x)].chunk(3, -1)[place] for place, x in enumerate(inputs)]
 
 
+def _turned(*inputs: Tensor) -> list[Tensor]:
+    """With the batch first; one that is given twice stays one."""
+    made = {id(x): x.transpose(0, 1) for x in inputs}
+    return [made[id(x)] for x in inputs]
+
+
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
+    scores: Tensor = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
     if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(mask, -torch.inf)
     elif mask is not None:

@@ -27,6 +27,7 @@ class NodeLike(Protocol):
 
     op: str
     inputs: tuple[int, ...]
+    weights: tuple[int | None, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -82,15 +83,32 @@ class Call(Protocol):
     ) -> int:
         """Adds `op` of values that have numbers already.
 
-        weights  those of torch's arguments that are weights, or None
+        weights  those of torch's arguments that are weights, or their numbers, or None
         sizes    of the result, where that is not the call's
         """
 
-    def mask(self, argument: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
-        """The settings and weights of attention for a mask that is the same for all inputs."""
+    def mask(self, argument: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
+        """The settings and weights of attention for a mask that is the same for all inputs.
 
-    def add_layer(self, op: str, inputs: tuple[int, ...], weights: Sequence[Any]) -> int:
+        hides  whether true is what is hidden, and not what is seen
+        """
+
+    def width(self, value: int) -> int | None:
+        """The size of a value's last dimension, where it is known."""
+
+    def add_layer(
+        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
+    ) -> int:
         """Adds `op` of values that have numbers already, with weights of torch's."""
+
+    def wants(self, item: int) -> bool:
+        """Whether anything reads this one of several results."""
+
+    def give(self, item: int, value: int) -> None:
+        """What one of several results is; for those that have the batch second."""
+
+    def state(self, argument: Any) -> int:
+        """The number of an argument that has the batch second; the value has it first."""
 
     def is_zeros(self, argument: Any) -> bool:
         """Whether it is a tensor that torch has just made, all of zeros."""

@@ -21,9 +21,10 @@ LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
     *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "POOL_MAX", "POOL_AVERAGE"),
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
-    *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS", "COMBINE", "MEAN"),
-    *("EMBED", "MATMUL", "KEYS", "ATTEND"),
+    *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
     *("FC_SPARSE_ROWS", "LSTM", "GRU"),
+    *("COMBINE", "MEAN"),
+    *("EMBED", "MATMUL", "KEYS", "ATTEND"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

@@ -40,15 +40,15 @@ enum Operation {
     SOFTMAX,
     GATHER,
     COPY_CHUNKS,
+    FC_SPARSE_ROWS,
+    LSTM,
+    GRU,
     COMBINE,
     MEAN,
     EMBED,
     MATMUL,
     KEYS,
     ATTEND,
-    FC_SPARSE_ROWS,
-    LSTM,
-    GRU,
 };
 
 typedef struct {
@@ -98,9 +98,8 @@ typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
-        *matmul, *keys, *attend,
-        *fc_sparse_rows, *lstm, *gru,
-        *combine, *mean;
+        *fc_sparse_rows, *lstm, *gru, *combine, *mean,
+        *matmul, *keys, *attend;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

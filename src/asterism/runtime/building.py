@@ -92,7 +92,12 @@ class Builder:
         return Buffer(self.size(value))
 
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
-        self.values[layer.out] = ConstantBuffer(numbers)  # where it is a result, it is copied
+        buffer = ConstantBuffer(numbers)
+        if layer.out not in self.ends.results:
+            self.values[layer.out] = buffer
+            return
+        sizes = [1, buffer.size, buffer.size, 0]
+        self.add("COPY_CHUNKS", layer, buffer, self.out(layer), sizes=sizes)
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike: columns stay columns."""

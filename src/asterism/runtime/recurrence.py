@@ -1,7 +1,7 @@
 """Layers over the rows of an image: linear layers over many of them, and recurrent layers.
 
-Of a recurrent layer the inputs' part is one product for all steps; what is left for each step is the
-recurrent matrix times the state, and the gates.
+Of a recurrent layer the inputs' part is one product for all steps; what is left for each step is
+the recurrent matrix times the state, and the gates.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from asterism.graph.operations.masks import ADDED, HIDDEN, NOTHING, SHOWN, added, fit
 from asterism.graph.operations.operation import (
     MAX_SIZE,
     Example,
@@ -18,7 +19,6 @@ from asterism.graph.operations.operation import (
 )
 from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Program, Shape
 
-ADDED, SHOWN, HIDDEN = 0, 1, 2  # what a mask holds: numbers to add, or 1 for what is seen, or not
 LANES = 16  # as in kernels/program.h
 QUERIES = 4  # as in kernels/layers/attention.h
 MAX_WORK = 2**34  # products of one example: some seconds
@@ -58,7 +58,9 @@ class Attention(Operation):
         found: dict[str, Any] = {"scale": args["scale"] or 0.0, "causal": int(args["is_causal"])}
         query, key, value = (args[name] for name in ("query", "key", "value"))
         mask, weights = call.mask(args["attn_mask"])
-        return attend(call, (query, key, value), found | mask, weights)
+        parts = [call.value(part) for part in (query, key, value)]
+        widths = [call.shape_of(part) for part in (query, key, value)]
+        return attend(call, parts, widths, found | mask, weights)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
         need(all(len(shape) == 2 for shape in inputs), f"shapes {list(inputs)}")
@@ -66,25 +68,10 @@ class Attention(Operation):
         heads = node["heads"]
         need(heads > 0 and width % heads == 0 and values % heads == 0, f"{heads} heads")
         need(width == same and keys == count, f"shapes {list(inputs)}")
-        need(node["mask"] in (ADDED, SHOWN, HIDDEN), "its kind of mask")
         work = queries * keys * (width + values)
         need(work <= MAX_WORK and heads * queries * keys <= MAX_SIZE, "so many tokens")
-        if given[0] is not None:
-            self.fit(given[0].shape, heads, queries, keys)
+        fit(node, given[0], heads, queries, keys)
         return (queries, values)
-
-    def fit(self, mask: Shape, heads: int, queries: int, keys: int) -> None:
-        need(len(mask) > 1 and math.prod(mask[:-2]) in (1, heads), f"a mask of shape {mask}")
-        fits = mask[-2] >= queries and mask[-1] >= keys
-        need(fits, f"a mask for {mask[-2]} and {mask[-1]} tokens, of {queries} and {keys}")
-
-    def added(self, node: NodeLike, mask: Array, queries: int, keys: int) -> Array:
-        """What is added to the scores: (heads or 1, queries, keys)."""
-        part = mask.reshape(-1, *mask.shape[-2:])[:, :queries, :keys]
-        if node["mask"] != ADDED:
-            seen = (part != 0) == (node["mask"] == SHOWN)
-            part = np.where(seen, np.float32(0), np.float32(-np.inf))
-        return np.ascontiguousarray(part)
 
     def scale(self, node: NodeLike, width: int) -> float:
         return float(node.number("scale")) or 1 / math.sqrt(max(1, width // node["heads"]))
@@ -93,7 +80,7 @@ class Attention(Operation):
         query, key, value = (_by_head(x, node["heads"]) for x in inputs)
         scores = query @ key.swapaxes(-1, -2) * np.float32(self.scale(node, inputs[0].shape[-1]))
         if given[0] is not None:
-            scores = scores + self.added(node, given[0], *scores.shape[-2:])
+            scores = scores + added(node, given[0], *scores.shape[-2:])
         if node["causal"]:
             scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
         most = scores.max(-1, keepdims=True, initial=-np.inf)
@@ -122,7 +109,7 @@ class Attention(Operation):
         )
         heads, mask = layer.node["heads"], layer.weights[0]
         padded = -(-keys // LANES) * LANES
-        data = () if mask is None else (self.added(layer.node, mask, queries, keys),)
+        data = () if mask is None else (added(layer.node, mask, queries, keys),)
         pitch = queries * keys if data and len(data[0]) > 1 else 0
         sizes = [queries, keys, heads, width // heads, values // heads, padded]
         sizes += [layer.node["causal"], pitch]
@@ -134,10 +121,23 @@ class Attention(Operation):
         program.add("ATTEND", layer, query, program.out(layer), **step, a=scale)
 
 
-def attend(call: Call, parts: Sequence[Any], found: dict[str, Any], weights: Sequence[Any]) -> int:
-    """Attention of queries, keys and values by heads, (heads, tokens, width) or without heads."""
-    heads = call.shape_of(parts[0])[1] if len(call.shape) == 4 else 1
-    values = tuple(_tokens_first(call, part, heads) for part in parts)
+def attend(
+    call: Call,
+    parts: Sequence[int],
+    shapes: Sequence[tuple[Any, ...]],
+    found: dict[str, Any],
+    weights: Sequence[Any],
+) -> int:
+    """Adds attention by heads, (heads, tokens, width), or without: (tokens, width).
+
+    parts    the values: queries, keys, values
+    shapes   of these, with the batch
+    found    the settings
+    weights  the mask, if there is one
+    """
+    heads = shapes[0][1] if len(call.shape) == 4 else 1
+    each = zip(parts, shapes, strict=True)
+    values = tuple(_tokens_first(call, part, shape, heads) for part, shape in each)
     tokens, width = _size(call.shape[-2]), call.shape[-1]
     found["heads"] = heads
     made = call.add("attention", values, found, *weights, sizes=(tokens, heads * width))
@@ -147,9 +147,8 @@ def attend(call: Call, parts: Sequence[Any], found: dict[str, Any], weights: Seq
     return call.add("permute", (call.add("reshape", (made,), sizes),), (2, 1, 3))
 
 
-def _tokens_first(call: Call, part: Any, heads: int) -> int:
+def _tokens_first(call: Call, value: int, shape: tuple[Any, ...], heads: int) -> int:
     """A value by tokens, each with all heads, from one by heads."""
-    shape, value = call.shape_of(part), call.value(part)
     if len(shape) == 3:
         return value
     if shape[1] != heads or not isinstance(shape[3], int):
@@ -180,7 +179,38 @@ class MatMul(Operation):
         other = call.args.get("other", call.args.get("mat2"))
         if not len(call.shape_of(one)) == len(call.shape_of(other)) >= 3:
             raise UnsupportedError
+        written_out = self.attention(call, one, other)
+        if written_out is not None:
+            return written_out
         return call.add("matmul", (call.value(one), call.value(other)))
+
+    def attention(self, call: Call, one: Any, other: Any) -> int | None:
+        """As attention, where the first factor is a softmax of such products: softmax(q·kᵀ)·v."""
+        scores = call.maker(call.value(one))
+        if scores is None or scores.op != "softmax" or scores["dim"] != -1:
+            return None
+        found: dict[str, Any] = {"scale": 1.0}
+        before, weights = call.maker(scores.inputs[0]), []
+        if before is not None and before.op == "hide" and before.number("fill") < NOTHING:
+            found |= {name: before[name] for name in ("causal", "mask")}
+            weights = [*before.weights]
+            before = call.maker(before.inputs[0])
+        while before is not None and before.op == "scale_shift" and before.number("shift") == 0:
+            found["scale"] *= before.number("factor")
+            before = call.maker(before.inputs[0])
+        if before is None or before.op != "matmul" or found["scale"] == 0:
+            return None
+        query, turned = before.inputs
+        rows, values = call.shape_of(one), call.shape_of(other)
+        order = (3, 1, 2) if len(rows) == 4 else (2, 1)
+        width = call.width(query)
+        if width is None:
+            return None
+        shapes = [(*rows[:-1], width), (*values[:-1], width), values]
+        key = call.add("permute", (turned,), order)
+        if len(rows) == 4:  # heads before tokens, as the others have them
+            key = call.add("permute", (key,), (2, 1, 3))
+        return attend(call, (query, key, call.value(other)), shapes, found, weights)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
         one, other = inputs

@@ -33,7 +33,7 @@ MAX_IDS = 2**24  # whole numbers that are floats too
 
 
 class UnsupportedError(Exception):
-    """Torch's operation is known, but not in this form."""
+    """Torch's operation is known, but not in this form; its text, if it has one, names the form."""
 
 
 class MisfitError(Exception):

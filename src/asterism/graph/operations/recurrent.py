@@ -65,7 +65,7 @@ class Recurrent(Operation):
         need(units > 0 and rows == self.gates * units, f"recurrent weight {of_state.shape}")
         need(of_inputs.shape == (rows, features), f"weight {of_inputs.shape}")
         need(all(b is None or b.shape == (rows,) for b in biases), "its bias has another size")
-        return units
+        return int(units)
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         out = np.empty((len(inputs[0]), *shape), np.float32)
@@ -120,20 +120,36 @@ class Recurrent(Operation):
         return results[0]
 
     def capture(self, call: Call) -> int:
-        args, value = call.args, call.value(call.args["input"])
-        both = 2 if args["bidirectional"] else 1
-        weights = list(args["params"])
-        each = 4 if args["has_biases"] else 2
-        plain = len(weights) == each * both * args["num_layers"] and not args["train"]
-        if not plain or not args["batch_first"] or not all(map(call.is_zeros, _states(args["hx"]))):
+        args, steps = call.args, call.sizes[0]
+        layers, both = args["num_layers"], 2 if args["bidirectional"] else 1
+        each = (4 if args["has_biases"] else 2) * both
+        if len(args["params"]) == (each + both) * layers:
+            raise UnsupportedError("with proj_size")
+        if not args["batch_first"] or args["train"]:
             raise UnsupportedError
-        for layer in range(args["num_layers"]):
-            own = weights[layer * each * both : (layer + 1) * each * both]
-            padded = [
-                w for at in range(0, len(own), each) for w in _with_biases(own[at : at + each])
-            ]
-            value = call.add_layer(self.name, (value,), padded)
+        states = _states(args["hx"])
+        zeros = all(map(call.is_zeros, states))
+        given = [] if zeros else [call.state(state) for state in states]
+        value, made = call.value(args["input"]), []
+        for layer in range(layers):
+            rows = [_rows(call, state, layer * both, both, layers * both) for state in given]
+            own = args["params"][layer * each : (layer + 1) * each]
+            value = call.add_layer(self.name, (value, *rows), _padded(own, both), self.told(call))
+            value, *states_after = self.results(call, value, steps, both)
+            made.append(states_after)
+        for item in range(1, 1 + self.states):
+            if call.wants(item):
+                call.give(item, _together(call, [after[item - 1] for after in made]))
         return value
+
+    def told(self, call: Call) -> dict[str, int]:
+        """The settings of a layer that was called."""
+        return {}
+
+    def results(self, call: Call, value: int, steps: int, both: int) -> list[int]:
+        """Of a layer's value: what it made of the steps, and each of its last states."""
+        units = call.shape_of(call.args["params"][1])[1]
+        return [value, last_state(call, value, steps, both, units) if call.wants(1) else value]
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         program.recurrent(layer)
@@ -154,6 +170,17 @@ class Lstm(Recurrent):
     def extra_rows(self, node: NodeLike) -> int:
         need(node["cells"] in (0, 1), "its settings")
         return node["cells"]
+
+    def told(self, call: Call) -> dict[str, int]:
+        return {"cells": int(call.wants(2))}
+
+    def results(self, call: Call, value: int, steps: int, both: int) -> list[int]:
+        if not call.wants(2):
+            return [*super().results(call, value, steps, both), value]
+        cells = part(call, value, 1, steps, 1)
+        units = call.shape_of(call.args["params"][1])[1]
+        cells = call.add("reshape", (cells,), (both, units)) if both > 1 else cells
+        return [*super().results(call, part(call, value, 1, 0, steps), steps, both), cells]
 
     def step(self, given: Array, own: Array, state: list[Array]) -> list[Array]:
         enter, forget, new, leave = np.split(given + own, 4, axis=1)
@@ -177,10 +204,10 @@ class Gru(Recurrent):
     )
 
     def step(self, given: Array, own: Array, state: list[Array]) -> list[Array]:
-        reset, update, new = np.split(given, 3, axis=1)
-        own_reset, own_update, own_new = np.split(own, 3, axis=1)
-        reset, update = _sigmoid(reset + own_reset), _sigmoid(update + own_update)
-        new = np.tanh(new + reset * own_new)
+        units = state[0].shape[1]
+        both = _sigmoid(given[:, : 2 * units] + own[:, : 2 * units])
+        reset, update = both[:, :units], both[:, units:]
+        new = np.tanh(given[:, 2 * units :] + reset * own[:, 2 * units :])
         return [new + update * (state[0] - new)]
 
 
@@ -190,8 +217,34 @@ def directions_of(given: Sequence[Any]) -> list[Sequence[Any]]:
     return [forward] if all(weight is None for weight in backward) else [forward, backward]
 
 
-def _with_biases(weights: Sequence[Any]) -> list[Any]:
-    return [*weights, *[None] * (4 - len(weights))]
+def part(call: Call, value: int, dim: int, start: int, size: int) -> int:
+    """Some of a value's rows or columns."""
+    return call.add("slice", (value,), {"dim": dim, "start": start, "size": size})
+
+
+def last_state(call: Call, value: int, steps: int, both: int, units: int) -> int:
+    """The last that each direction made: of the second that is the first step."""
+    ends = [part(call, value, 1, start, 1) for start in (steps - 1, 0)[:both]]
+    if both == 1:
+        return ends[0]
+    halves = [part(call, end, 2, place * units, units) for place, end in enumerate(ends)]
+    return call.add("cat", tuple(halves), {"dim": 1})
+
+
+def _rows(call: Call, state: int, first: int, count: int, whole: int) -> int:
+    """A layer's own part of a state that all layers have together."""
+    return state if count == whole else part(call, state, 1, first, count)
+
+
+def _together(call: Call, states: list[int]) -> int:
+    return states[0] if len(states) == 1 else call.add("cat", tuple(states), {"dim": 1})
+
+
+def _padded(weights: Sequence[Any], both: int) -> list[Any]:
+    """Four for each direction, None where there is no bias."""
+    each = len(weights) // both
+    parts = [weights[first : first + each] for first in range(0, len(weights), each)]
+    return [weight for part in parts for weight in [*part, *[None] * (4 - each)]]
 
 
 def _states(hx: Any) -> Sequence[Any]:
@@ -199,7 +252,7 @@ def _states(hx: Any) -> Sequence[Any]:
 
 
 def _sigmoid(x: Array) -> Array:
-    out: Array = 1 / (1 + np.exp(-x))
+    out: Array = (1 / (1 + np.exp(-x))).astype(np.float32)
     return out
 
 

@@ -98,7 +98,10 @@ INLINE float soften(float *row, int64_t count, int64_t padded)
     }
     float top = most[0], total = 0;
     for (int lane = 1; lane < WIDTH; lane++) top = most[lane] > top ? most[lane] : top;
-    if (top == -__builtin_inff()) return 0;
+    if (top == -__builtin_inff()) {
+        for (int64_t i = 0; i < padded; i++) row[i] = 0;
+        return 0;
+    }
     for (int64_t i = 0; i < padded; i += WIDTH) {
         Vec v = exp_of(*(const Vec *)(row + i) - splat(top));
         *(Vec *)(row + i) = v;
