@@ -130,7 +130,7 @@ def test_a_cut_graph_is_refused(graph: Graph, data: st.DataObject) -> None:
         (b"\x01\xff\xff\xff\xff\x7f", "too large"),
         (b"\x01\x00\xff\xff\x03", "announces"),
         (b"\x01\x09", "dimensions"),
-        (b"\x01\x00\x01\x7e", "code 63"),
+        (b"\x01\x00\x01\xfe\x01", "code 127"),
         (b"\x01\x00\x01\x12\x05", "does not exist"),
         (b"\x01\x00\x01\x01\x02\xff\xff", "UTF-8"),
         (b"\x01\x00\x01\x23", "takes 2"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from asterism.graph.network import Graph, Node
+from asterism.graph.network import Graph, Input, Node
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import Example, Operation
 
@@ -22,7 +22,7 @@ class Case(NamedTuple):
         places = [None if shape is None else next(given) for shape in self.example.weights]
         inputs = (0,) * self.example.inputs
         node = Node(self.operation.name, inputs, places, self.example.settings)
-        return Graph(self.example.shape, (node,))
+        return Graph((Input(self.example.shape, self.example.integer),), (node,))
 
     @property
     def weights(self) -> list[np.ndarray]:
@@ -34,6 +34,8 @@ class Case(NamedTuple):
 
     def batch(self, size: int) -> np.ndarray:
         random = np.random.default_rng(size)
+        if self.example.integer:
+            return random.integers(0, len(self.weights[0]), (size, *self.example.shape))
         return 3 * random.standard_normal((size, *self.example.shape)).astype(np.float32)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import inspect
 import operator
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
+from asterism.graph.fixed_values import FixedValues
 from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.activations import Activation
@@ -25,6 +25,8 @@ from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
 from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
 from asterism.graph.operations.recurrent import Recurrent
+from asterism.graph.plain_attention import plain_attention
+from asterism.graph.simplify import is_nothing, simplified
 from asterism.graph.stages import Call, Settings
 
 
@@ -36,15 +38,37 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """
     examples = _examples(example_inputs)
+    graph = _captured(model, examples, [0] * len(examples))
+    free = [_sequence(example) for example in examples]
+    if not any(free) or graph.unknown or not _OF_TOKENS & {node.op for node in graph.nodes}:
+        return graph
+    try:
+        longer = _captured(model, examples, free)
+    except Exception:  # whatever says that this network is for one length alone
+        return graph
+    return graph if longer.unknown else longer
+
+
+_OF_TOKENS = {"attention", "embedding"}  # what only networks over sequences have
+
+
+def _sequence(example: Tensor) -> int:
+    """The dimension along which tokens follow each other, or 0."""
+    of_ids = not example.is_floating_point() and example.ndim == 2
+    of_floats = example.is_floating_point() and example.ndim == 3
+    return 1 if (of_ids or of_floats) and example.shape[1] > 1 else 0
+
+
+def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -> Graph:
+    """The layers for batches of any size, and other dimensions that may vary: 0 is none."""
     names = list(model.state_dict())
     # Two examples, as torch.export takes a batch of one for a constant.
     batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
-    sizes = _by_parameter(model, [{0: Dim.AUTO} for _ in batch])
+    sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
+    copied = copy.deepcopy(model).eval()
     try:
-        with warnings.catch_warnings():
-            # Of recurrent layers, which hold their weights in a list as well.
-            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
-            program = export(copy.deepcopy(model).eval(), batch, dynamic_shapes=sizes)
+        with plain_attention(copied):
+            program = export(copied, batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
@@ -105,11 +129,15 @@ class _Translation:
         self.values: dict[fx.Node, int] = {}
         self.nodes: list[Node] = []
         self.batches: set[Any] = set()
+        self.free: list[int] = []  # of each input: the dimension that varies
         self.inputs = [name for name in signature.user_inputs if isinstance(name, str)]
         self.program = program
         self.memory: dict[fx.Node, fx.Node] = {}  # of a view: the node whose memory it shares
         self.stale: set[fx.Node] = set()
+        self.fixed = FixedValues(program, self.weights)
+        self.shapes: dict[int, tuple[int, ...]] = {}  # of values, −1 for a size that varies
         self.constants: set[fx.Node] = set()  # what is computed from weights alone
+        self.tables: set[fx.Node] = set()  # what is the beginning of a weight
         # Values whose batch is torch's second dimension, as of a recurrent layer's states: ours
         # have it first, and all that is done to them is seen that way.
         self.turned: set[fx.Node] = set()
@@ -126,14 +154,19 @@ class _Translation:
                 self.values[node] = self.inputs.index(node.name)
                 self.batch = node.meta["val"].shape[0]
                 self.batches.add(_symbol(self.batch))
+                self.free.append(_varies(_shape(node) or ()))
+                self.fixed.batches = self.batches
+                self.remember(node)
             elif node.op == "call_function" and node.target is operator.getitem:
                 self.take_item(node, node.args[0], node.args[1])
             elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
                 continue
             elif node.op == "call_function" and _shape(node) is not None:
                 self.values[node] = self.translate(node)
+                self.remember(node)
                 self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
+                inputs = tuple(each._replace(free=self.free[i]) for i, each in enumerate(inputs))
                 return living(Graph(inputs, tuple(self.nodes), self.results(node.args[0])))
         raise InputError("the network has no output")
 
@@ -152,6 +185,7 @@ class _Translation:
         """One of several results; of a pooling the values alone, and not their places."""
         if isinstance(source.meta["val"], list):  # one part of a split
             self.values[node] = self.translate(source, item)
+            self.remember(node)
             self.follow_memory(node, source.args[0])
         elif (source, item) in self.items:
             self.values[node] = self.items[source, item]
@@ -173,9 +207,28 @@ class _Translation:
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
             self.stale |= sharing - {first, node}
 
-    def add(self, node: Node) -> int:
+    def remember(self, node: fx.Node) -> None:
+        """The shape of a value, where torch knows it."""
+        shape = _shape(node) or ()
+        shape = (shape[1], shape[0], *shape[2:]) if node in self.turned else shape
+        alone = node in self.tables or node in self.constants  # without a batch
+        kept = shape if alone else shape[1:]
+        sizes = tuple(size if isinstance(size, int) else -1 for size in kept)
+        self.shapes.setdefault(self.values[node], sizes)
+
+    def maker(self, value: int) -> Node | None:
+        return self.nodes[value - len(self.inputs)] if value >= len(self.inputs) else None
+
+    def add(self, node: Node, sizes: tuple[int, ...] | None = None) -> int:
+        if node.known:
+            node = simplified(node, self.maker, sizes)
+            if is_nothing(node, self.shapes.get(node.inputs[0])):
+                return node.inputs[0]
         self.nodes.append(node)
-        return len(self.inputs) + len(self.nodes) - 1
+        value = len(self.inputs) + len(self.nodes) - 1
+        if sizes is not None:
+            self.shapes[value] = sizes
+        return value
 
     def value(self, node: Any) -> int:
         if isinstance(node, fx.Node) and node.name in self.weights:
@@ -191,15 +244,22 @@ class _Translation:
     def translate(self, node: fx.Node, item: int | None = None) -> int:
         """The number of the value that `node` computes, or of one `item` of several."""
         length = len(self.nodes)
+        first = len(self.inputs) + length
         rule = RULES.get(_name(node))
         try:
             args = node.all_input_nodes
-            if rule is None:
-                raise UnsupportedError
-            if args and all(self.is_constant(arg) for arg in args) and _of_weights(rule):
+            of_weights = args and all(self.is_constant(arg) for arg in args)
+            if rule is not None and of_weights and _of_weights(rule):
                 value = rule(_ConstantCall(self, node))
                 self.constants.add(node)
                 return value
+            if self.fixed.is_fixed(node):
+                return self.table(node)
+            if rule is None:
+                raise UnsupportedError
+            hidden = self.added_mask(node) if _name(node) == "aten.add.Tensor" else None
+            if hidden is not None:
+                return hidden
             if _name(node) in _PERMUTES:
                 return self.permute(node)
             call = self.call(node, item)
@@ -208,11 +268,54 @@ class _Translation:
             return rule(call)
         except (UnsupportedError, KeyError) as error:
             del self.nodes[length:]
+            self.shapes = {value: self.shapes[value] for value in self.shapes if value < first}
             self.turned.discard(node)
             made = [arg for arg in node.all_input_nodes if _name(arg) not in _ZEROS]
             read = [self.values[arg] for arg in made if arg in self.values]
             form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
             return self.add(Node(_name(node) + form, tuple(read)))
+
+    def table(self, node: fx.Node) -> int:
+        """A value that is the beginning of a weight, whatever made it."""
+        source, sizes = self.fixed.table(node), _shape(node) or ()
+        whole, place = self.fixed.held[source.name].shape, (self.weights[source.name],)
+        wanted = iter(size for size in sizes if not (isinstance(size, int) and size == 1))
+        found = [1 if size == 1 else next(wanted) for size in whole]
+        at = [self.dimension(size) for size in found]
+        inputs = {value for value, dim in at if dim}
+        if len(inputs) > 1:
+            raise UnsupportedError
+        if inputs:
+            value = self.add(Node("cut", tuple(inputs), place, tuple(dim for _, dim in at)))
+        else:
+            value = self.add(Node("weight", (0,), place))
+        for axis, (size, all_of_it) in enumerate(zip(found, whole, strict=True)):
+            if isinstance(size, int) and size != all_of_it:
+                value = self.add(Node("slice", (value,), (), {"dim": axis + 1, "size": size}))
+        self.tables.add(node)
+        if len(found) == len(sizes):
+            return value
+        return self.add(Node("reshape", (value,), settings=_known_sizes(sizes)))
+
+    def dimension(self, size: Any) -> tuple[int, int]:
+        """The input and its dimension whose size a symbol is; dimension 0 for a number."""
+        if isinstance(size, int):
+            return 0, 0
+        for node, value in self.values.items():
+            if node.op == "placeholder":
+                symbols = [_symbol(each) for each in _shape(node) or ()]
+                if _symbol(size) in symbols[1:]:
+                    return value, symbols.index(_symbol(size), 1)
+        raise UnsupportedError
+
+    def added_mask(self, node: fx.Node) -> int | None:
+        """The scores of attention to which minus infinity is added where a key is not seen."""
+        scores, mask = node.args[:2]
+        if not isinstance(mask, fx.Node) or mask in self.tables or self.is_constant(mask):
+            return None
+        if not self.fixed.is_fixed(mask) or self.fixed.mask(mask) != ({"causal": 1}, ()):
+            return None
+        return self.add(Node("hide", (self.value(scores),), settings={"causal": 1}))
 
     def call(self, node: fx.Node, item: int | None = None) -> _Call:
         """Of values that are turned, if all that it reads are, as if they had the batch first."""
@@ -295,9 +398,7 @@ class _Call:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        if not all(isinstance(size, int) for size in self.shape[1:]):
-            raise UnsupportedError
-        return self.shape[1:]
+        return _known_sizes(self.shape[1:])
 
     def shape_of(self, argument: Any) -> tuple[Any, ...]:
         shape = _shape(argument) if isinstance(argument, fx.Node) else None
@@ -307,13 +408,14 @@ class _Call:
 
     def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
         value = self.value(self._node.args[0])
-        return self._to.add(Node(op, (value,), self._places(weights), settings))
+        node = Node(op, (value,), self._places(weights), settings)
+        return self._to.add(node, self.sizes if op == "flatten" else None)
 
     def _places(self, weights: Sequence[Any]) -> list[int | None]:
         """The numbers of weights; of those that are made of others, their values'."""
         to = self._to
         return [
-            None if weight is None
+            weight if weight is None or isinstance(weight, int)
             else -to.values[weight] if weight in to.constants
             else to.weights[weight.name]
             for weight in weights
@@ -322,8 +424,24 @@ class _Call:
     def constant(self, op: str, settings: Settings, *weights: Any) -> int:
         return self._to.add(Node(op, (0,), self._places(weights), settings))
 
-    def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
-        return self._to.add(Node(op, inputs, settings=settings))
+    def add(
+        self,
+        op: str,
+        inputs: tuple[int, ...],
+        settings: Settings = (),
+        *weights: Any,
+        sizes: tuple[int, ...] | None = None,
+    ) -> int:
+        if isinstance(settings, tuple):
+            settings = _known_sizes(settings)
+        return self._to.add(Node(op, inputs, self._places(weights), settings), sizes)
+
+    def mask(self, argument: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
+        return self._to.fixed.mask(argument, hides)
+
+    def width(self, value: int) -> int | None:
+        size = self._to.shapes.get(value, (-1,))[-1]
+        return None if size < 0 else size
 
     def add_layer(
         self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
@@ -349,11 +467,10 @@ class _Call:
         return self._to.value(argument)
 
     def batched(self, argument: Any) -> bool:
-        return not self._to.is_constant(argument)
+        return not self._to.is_constant(argument) and argument not in self._to.tables
 
     def maker(self, value: int) -> Node | None:
-        place = value - len(self._to.inputs)
-        return self._to.nodes[place] if place >= 0 else None
+        return self._to.maker(value)
 
 
 class _ConstantCall(_Call):
@@ -388,7 +505,26 @@ def _shape(node: fx.Node) -> tuple[Any, ...] | None:
     """The shape of a node's result, or of the first of several; None where that is a number."""
     result = node.meta.get("val")
     result = result[0] if isinstance(result, tuple | list) else result
-    return tuple(result.shape) if isinstance(result, Tensor) else None
+    return tuple(map(_settled, result.shape)) if isinstance(result, Tensor) else None
+
+
+def _settled(size: Any) -> Any:
+    """A size that torch was to leave open and found to be one number, as that."""
+    known = isinstance(size, torch.SymInt) and size.node.expr.is_number
+    return int(size.node.expr) if known else size
+
+
+def _varies(shape: Sequence[Any]) -> int:
+    """The dimension whose size is not known in advance, but for the batch; 0 where all are."""
+    return next((dim for dim, size in enumerate(shape) if dim and not isinstance(size, int)), 0)
+
+
+def _known_sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """With −1 for one that varies from call to call; UnsupportedError for more of them."""
+    known = tuple(size if isinstance(size, int) else -1 for size in sizes)
+    if len([size for size in sizes if not isinstance(size, int)]) > 1:
+        raise UnsupportedError
+    return known
 
 
 def _symbol(size: Any) -> Any:

@@ -264,7 +264,7 @@ def decode(data: bytes) -> Graph:
         weights: list[int | None] = []
         settings: Settings = ()
         if operation is not None:
-            weights, expected = _read_weights(read, operation.weights, place, expected)
+            weights, expected = _read_weights(read, operation.weights, place, last, expected)
             settings = _read_settings(read, operation)
         nodes.append(Node(name, values, tuple(weights), settings))
     read.end()
@@ -304,14 +304,14 @@ def _read_inputs(read: Reader, place: int, last: int, arity: int, follows: bool)
 
 
 def _read_weights(
-    read: Reader, count: int, place: int, expected: int
+    read: Reader, count: int, place: int, last: int, expected: int
 ) -> tuple[list[int | None], int]:
     """The weights of a layer, and the place that would be expected of the next one."""
     weights: list[int | None] = []
     for _ in range(count):
         distance = read.number()
         weight = expected + unzigzag(distance - 1) if distance else None
-        if weight is not None and not -place <= weight <= MAX_NUMBER:
+        if weight is not None and not -last <= weight <= MAX_NUMBER:
             raise FormatError(f"layer {place} of the graph names the weight {weight}")
         weights.append(weight)
         expected = expected if weight is None or weight < 0 else weight + 1

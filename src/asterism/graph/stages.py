@@ -27,6 +27,7 @@ class NodeLike(Protocol):
 
     op: str
     inputs: tuple[int, ...]
+    weights: tuple[int | None, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -58,7 +59,10 @@ class Call(Protocol):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The shape without the batch; UnsupportedError unless all of it is known in advance."""
+        """The shape without the batch, −1 for a size that is not known in advance.
+
+        UnsupportedError where that is more than one.
+        """
 
     def shape_of(self, argument: Any) -> tuple[Any, ...]:
         """The shape of an argument; UnsupportedError where that is not a tensor."""
@@ -69,8 +73,28 @@ class Call(Protocol):
         weights  those of torch's arguments that are weights, or None
         """
 
-    def add(self, op: str, inputs: tuple[int, ...], settings: Settings = ()) -> int:
-        """Adds `op` of values that have numbers already."""
+    def add(
+        self,
+        op: str,
+        inputs: tuple[int, ...],
+        settings: Settings = (),
+        *weights: Any,
+        sizes: tuple[int, ...] | None = None,
+    ) -> int:
+        """Adds `op` of values that have numbers already.
+
+        weights  those of torch's arguments that are weights, or their numbers, or None
+        sizes    of the result, where that is not the call's
+        """
+
+    def mask(self, argument: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
+        """The settings and weights of attention for a mask that is the same for all inputs.
+
+        hides  whether true is what is hidden, and not what is seen
+        """
+
+    def width(self, value: int) -> int | None:
+        """The size of a value's last dimension, where it is known."""
 
     def add_layer(
         self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
@@ -177,6 +201,9 @@ class Program(Protocol):
 
     def scratch(self, size: int) -> Buffer:
         """Memory that a step needs while it runs."""
+
+    def room(self, size: int) -> Buffer:
+        """Memory that only this layer's steps use."""
 
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
         """A layer whose result is the same for every image."""

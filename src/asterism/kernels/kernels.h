@@ -18,6 +18,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/shared_loads.h"
 #include "layers/conv_columns.h"
 #include "layers/pooling_and_elementwise.h"
+#include "layers/attention.h"
 #include "layers/recurrent.h"
 #include "layers/broadcasting.h"
 #include "layers/taps.h"
@@ -33,6 +34,7 @@ const Kernels KERNELS = {
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,
     .activate = activate, .add = add, .multiply = multiply, .scale = scale,
+    .matmul = matmul, .keys = keys, .attend = attend,
     .fc_sparse_rows = fc_sparse_rows, .lstm = lstm, .gru = gru,
     .combine = combine, .mean = mean, .conv_taps = conv_taps, .resize = resize,
     .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,

@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 6  # as in kernels/program.h
+INTERFACE = 7  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -24,6 +24,7 @@ KERNELS = (
     *("MULTIPLY", "SCALE", "LAYER_NORM", "SOFTMAX", "GATHER", "COPY_CHUNKS"),
     *("FC_SPARSE_ROWS", "LSTM", "GRU"),
     *("COMBINE", "MEAN", "CONV_TAPS", "RESIZE"),
+    *("EMBED", "MATMUL", "KEYS", "ATTEND"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

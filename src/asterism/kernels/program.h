@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 6 };
+enum { INTERFACE = 7 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -47,6 +47,10 @@ enum Operation {
     MEAN,
     CONV_TAPS,
     RESIZE,
+    EMBED,
+    MATMUL,
+    KEYS,
+    ATTEND,
 };
 
 typedef struct {
@@ -96,7 +100,8 @@ typedef struct {
     Kernel *pack, *conv_sparse, *conv_dense, *conv_rows, *conv_columns,
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
-        *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize;
+        *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize,
+        *matmul, *keys, *attend;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);
@@ -110,6 +115,7 @@ void asterism_layer_norm(const Step *, const float *, const float *, float *, in
 void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);
 void asterism_gather(const Step *, const float *, const float *, float *, int64_t);
 void asterism_copy_chunks(const Step *, const float *, const float *, float *, int64_t);
+void asterism_embed(const Step *, const float *, const float *, float *, int64_t);
 void asterism_activate(const Step *, float *, int64_t);
 
 #endif

@@ -72,6 +72,8 @@ static void run_step(const Place *place, const Step *s, int64_t image, int64_t i
         [ACTIVATE] = k->activate, [ADD] = k->add, [MULTIPLY] = k->multiply, [SCALE] = k->scale,
         [LAYER_NORM] = asterism_layer_norm, [SOFTMAX] = asterism_softmax,
         [GATHER] = asterism_gather, [COPY_CHUNKS] = asterism_copy_chunks,
+        [EMBED] = asterism_embed, [MATMUL] = k->matmul,
+        [KEYS] = k->keys, [ATTEND] = k->attend,
         [FC_SPARSE_ROWS] = k->fc_sparse_rows, [LSTM] = k->lstm, [GRU] = k->gru,
         [COMBINE] = k->combine, [MEAN] = k->mean, [CONV_TAPS] = k->conv_taps,
         [RESIZE] = k->resize,

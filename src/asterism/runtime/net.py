@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from asterism.graph.constants import settle
 from asterism.graph.network import Graph, decode
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import MAX_IDS
+from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.graph.work import Work
 from asterism.runtime.lowering import memory
@@ -148,7 +150,37 @@ class Net:
         try:
             return Sized(self.graph, self.weights, shapes, self._library, self._work)
         except FormatError as error:
-            raise InputError(f"the network does not take inputs of these sizes: {error}") from error
+            raise InputError(self._too_long(shapes) or f"the inputs do not fit: {error}") from error
+
+    def _too_long(self, shapes: tuple[Shape, ...]) -> str | None:
+        """Which input is longer than the network's tables and masks, or all its values, allow."""
+        for place, each in enumerate(self.graph.inputs):
+            axis = each.free - 1
+            if each.free and shapes[place][axis] > 1:
+                before, after = shapes[place][:axis], shapes[place][axis + 1 :]
+                lengths = range(1, shapes[place][axis] + 1)
+                fits = bisect(
+                    lengths,
+                    False,
+                    key=lambda n: (
+                        not self._takes(
+                            (*shapes[:place], (*before, n, *after), *shapes[place + 1 :])
+                        )
+                    ),
+                )
+                if fits:
+                    return (
+                        f"{self._name(place)} is a sequence of {lengths[-1]}, and the network takes"
+                        f" up to {fits}"
+                    )
+        return None
+
+    def _takes(self, shapes: tuple[Shape, ...]) -> bool:
+        try:
+            infer(self.graph, self.weights, shapes)
+        except FormatError:
+            return False
+        return True
 
     def _checked(self, xs: tuple[npt.NDArray[Any], ...]) -> tuple[Sized, list[Array]]:
         """The inputs as floats, and the network for their sizes."""

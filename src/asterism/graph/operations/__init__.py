@@ -12,6 +12,10 @@ joining      sums, products and their like of two values; concatenation
 shaping      flatten, reshape, permute, slices
 constants    weights as values
 images       resizing, transposed convolutions and those of three dimensions
+embedding    embedding
+attention    attention, products of two values
+masks        what hides some numbers from others
+tables       the beginning of a weight
 
 `python -m asterism.graph.operations` prints the page about them in the documentation.
 """
@@ -19,22 +23,26 @@ images       resizing, transposed convolutions and those of three dimensions
 from __future__ import annotations
 
 import asterism.graph.operations.activations as activations
+import asterism.graph.operations.attention as attention
 import asterism.graph.operations.constants as constants
 import asterism.graph.operations.convolution as convolution
+import asterism.graph.operations.embedding as embedding
 import asterism.graph.operations.images.resizing as resizing
 import asterism.graph.operations.images.taps as taps
 import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
+import asterism.graph.operations.masks as masks
 import asterism.graph.operations.norms as norms
 import asterism.graph.operations.pooling as pooling
 import asterism.graph.operations.recurrent as recurrent
 import asterism.graph.operations.reductions as reductions
 import asterism.graph.operations.shaping as shaping
+import asterism.graph.operations.tables as tables
 from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (
     *(convolution, linear, recurrent, pooling, norms, reductions, activations),
-    *(joining, shaping, constants, resizing, taps),
+    *(joining, shaping, constants, resizing, taps, embedding, attention, masks, tables),
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

@@ -49,6 +49,7 @@ class Example:
     weights   the shape of each weight, None where the layer has none
     inputs    how many it reads
     onnx      whether torch's exporter knows this form
+    integer   whether its input is ids
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Example:
         weights: tuple[Shape | None, ...] = (),
         inputs: int = 1,
         onnx: bool = True,
+        integer: bool = False,
     ) -> None:
         self.shape, self.settings, self.weights, self.inputs = shape, settings, weights, inputs
-        self.onnx = onnx
+        self.onnx, self.integer = onnx, integer
 
 
 class Operation(ABC):

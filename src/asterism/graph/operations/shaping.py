@@ -57,11 +57,12 @@ class Flatten(View):
 
 
 class Reshape(View):
-    """Its settings are the new shape, without the batch."""
+    """Its settings are the new shape, without the batch; one size may be −1: what is left."""
 
     name, code, free = "reshape", 21, True
     captures = (
         *(f"aten.{name}.default" for name in ("view", "reshape", "unsqueeze")),
+        "aten.unflatten.int",
         *(f"aten.squeeze.{form}" for form in ("default", "dim", "dims")),
     )
     examples = (Example((3, 5, 7), (15, 7)),)
@@ -70,12 +71,19 @@ class Reshape(View):
         return call.layer("reshape", call.sizes)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
-        need(all(size >= 0 for size in node.sizes), "its sizes")
-        need(math.prod(node.sizes) == math.prod(inputs[0]), f"sizes {node.sizes}")
-        return node.sizes
+        known = [size for size in node.sizes if size != -1]
+        need(all(size >= 0 for size in known) and len(node.sizes) - len(known) < 2, "its sizes")
+        total, each = math.prod(inputs[0]), math.prod(known)
+        left = total // each if each else 0
+        sizes = tuple(left if size == -1 else size for size in node.sizes)
+        need(math.prod(sizes) == total, f"sizes {node.sizes}")
+        return sizes
 
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return lambda x: x.reshape(-1, *node.sizes)
+    def torch(
+        self, torch: Any, node: NodeLike, given: Sequence[Any], shapes: Sequence[Shape]
+    ) -> Any:
+        sizes = self.shape(node, shapes, ())
+        return lambda x: x.reshape(-1, *sizes)
 
 
 class Moving(Operation):
@@ -162,7 +170,10 @@ def _captured_shuffle(call: Call) -> int:
 
 
 class Slice(Moving):
-    """Of a dimension `size` indices from `start` on, every `step`-th; the batch is dimension 0."""
+    """Of a dimension `size` indices from `start` on, every `step`-th; the batch is dimension 0.
+
+    A start below 0 counts from the end.
+    """
 
     name, code = "slice", 30
     defaults = settings(dim=1, start=0, size=1, step=1)
@@ -183,27 +194,35 @@ class Slice(Moving):
         if dim == 0 and call.shape == whole:
             return call.value(call.args["self"])
         start = call.before if call.item is not None else call.args.get("index", start)
-        if dim == 0 or not all(isinstance(n, int) for n in (start, size, whole[dim])):
+        if dim == 0 or not all(isinstance(n, int) for n in (start, size)):
             raise UnsupportedError
-        if (size, step) == (whole[dim], 1):
-            return call.value(call.args["self"])
-        start = max(0, start + whole[dim]) if start < 0 else start
+        if isinstance(whole[dim], int):
+            if (size, step) == (whole[dim], 1):
+                return call.value(call.args["self"])
+            start = max(0, start + whole[dim]) if start < 0 else start
         part = call.layer("slice", {"dim": dim, "start": start, "size": size, "step": step})
         return part if len(call.shape) == len(whole) else call.add("reshape", (part,), call.sizes)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
-        axis, start, size, step = node["dim"] - 1, node["start"], node["size"], node["step"]
+        axis, size, step = node["dim"] - 1, node["size"], node["step"]
         need(0 <= axis < len(inputs[0]), "its dimension")
+        start = self.start(node, inputs[0][axis])
         fits = start >= 0 and step > 0 and size >= 0
         need(fits and start + (size - 1) * step < inputs[0][axis], "its settings")
         return (*inputs[0][:axis], size, *inputs[0][axis + 1 :])
 
+    def start(self, node: NodeLike, size: int) -> int:
+        """Counted from the beginning of a dimension of this size."""
+        return node["start"] + (size if node["start"] < 0 else 0)
+
     def move(self, node: NodeLike, x: Any, filling: float) -> Any:
-        start, step = node["start"], node["step"]
+        start, step = self.start(node, x.shape[node["dim"]]), node["step"]
         return x[(slice(None),) * node["dim"] + (slice(start, start + node["size"] * step, step),)]
 
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        start, step = node["start"], node["step"]
+    def torch(
+        self, torch: Any, node: NodeLike, given: Sequence[Any], shapes: Sequence[Shape]
+    ) -> Any:
+        start, step = self.start(node, shapes[0][node["dim"] - 1]), node["step"]
         part = slice(start, start + (node["size"] - 1) * step + 1, step)
         return lambda x: x[(slice(None),) * node["dim"] + (part,)]
 

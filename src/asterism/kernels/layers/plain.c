@@ -1,5 +1,6 @@
 /* Layers whose time is in the mathematical library or in memory: the same code for every machine. */
 #include <math.h>
+#include <string.h>
 #include "../program.h"
 
 static float hard_sigmoid(float v)
@@ -99,4 +100,16 @@ void asterism_copy_chunks(const Step *s, const float *in, const float *other, fl
     for (int64_t i = 0; i < s->size[0]; i++)
         for (int64_t j = 0; j < s->size[1]; j++)
             out[i * s->size[2] + s->size[3] + j] = in[i * s->size[1] + j];
+}
+
+/* size: ids, numbers of each, rows of the table. Ids were checked; a damaged network may have others. */
+void asterism_embed(const Step *s, const float *in, const float *other, float *out, int64_t images)
+{
+    const float *table = s->data[0];
+    int64_t width = s->size[1], last = s->size[2] - 1;
+    (void)other, (void)images;
+    for (int64_t i = 0; i < s->size[0]; i++, out += width) {
+        int64_t id = in[i] > 0 ? in[i] < last ? (int64_t)in[i] : last : 0;
+        memcpy(out, table + id * width, width * sizeof(float));
+    }
 }
