@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import asterism.kernels.library as library
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net, cost
-from asterism.runtime.packing import shared_from
+from asterism.runtime.layers.packing import shared_from
 
 DENSITIES = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])
 BATCHES = st.sampled_from([0, 1, 3, 4, 7, 33])

@@ -13,7 +13,7 @@ from asterism.graph.network import Graph, Input, Node
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.joining import OfTwo
 from asterism.graph.operations.operation import Elementwise
-from asterism.graph.operations.recurrent import Recurrent, directions_of
+from asterism.graph.operations.sequences.recurrent import Recurrent, directions_of
 from asterism.graph.stages import Array, Shape
 
 

@@ -5,11 +5,8 @@ sized         the network for inputs of certain sizes
 lowering      the layers that really run: norms folded, activations drawn in
 program       from layers to steps
 building      values in rows and in columns
-convolutions  the steps of convolutions
-recurrence    the steps of recurrent layers, and of linear ones over rows
+layers        the steps of convolutions and recurrent layers, and their weights
 steps         steps and their memory
-windows       how a convolution reads its packed input
-packing       weights in the order in which the kernels read them
 cost          sparse or dense?
 explain       the plan as a table
 reference     every operation in plain numpy

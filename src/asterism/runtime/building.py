@@ -10,9 +10,9 @@ import numpy as np
 
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.cost import Choice
-from asterism.runtime.packing import BLOCK
+from asterism.runtime.layers.packing import BLOCK
+from asterism.runtime.layers.windows import Indices
 from asterism.runtime.steps import INPUT, OUTPUT, Buffer, ConstantBuffer, Planned
-from asterism.runtime.windows import Indices
 
 
 class Ends(NamedTuple):

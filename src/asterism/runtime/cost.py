@@ -14,8 +14,8 @@ import numpy as np
 
 from asterism.graph.operations.convolution import by_place, live_outputs
 from asterism.graph.stages import Array, FusedLayer
-from asterism.runtime.packing import BLOCK, count_loads
-from asterism.runtime.windows import CACHE, Window, parts
+from asterism.runtime.layers.packing import BLOCK, count_loads
+from asterism.runtime.layers.windows import CACHE, Window, parts
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results

@@ -21,8 +21,8 @@ from asterism.graph.operations.operation import MAX_IDS
 from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.graph.work import Work
+from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.lowering import memory
-from asterism.runtime.packing import BLOCK
 from asterism.runtime.sized import FEW, Sized, without_kernel
 
 if TYPE_CHECKING:

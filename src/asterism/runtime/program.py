@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 
 import asterism.runtime.cost as cost
-import asterism.runtime.packing as packing
+import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Ends
-from asterism.runtime.convolutions import Convolutions
-from asterism.runtime.packing import BLOCK
-from asterism.runtime.recurrence import Recurrence
+from asterism.runtime.layers.convolutions import Convolutions
+from asterism.runtime.layers.packing import BLOCK
+from asterism.runtime.layers.recurrence import Recurrence
 from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
 
 

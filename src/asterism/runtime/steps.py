@@ -11,7 +11,7 @@ import numpy as np
 from asterism.graph.stages import Array, FusedLayer
 from asterism.kernels.library import ACTIVATIONS, KERNELS, Operand, Step
 from asterism.runtime.cost import Choice
-from asterism.runtime.packing import BLOCK, Data
+from asterism.runtime.layers.packing import BLOCK, Data
 
 SCRATCH, INPUT, OUTPUT, CONSTANT = 0, 1, 2, 3
 SLACK = 16  # floats after each value, which a vector may read but nobody uses

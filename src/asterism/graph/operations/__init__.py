@@ -3,7 +3,6 @@
 operation    what an operation is, and what families share
 convolution  conv
 linear       linear
-recurrent    lstm, gru
 pooling      max and average, sliding and adaptive
 norms        batch norm, layer norm, group norm
 reductions   mean, softmax
@@ -11,11 +10,8 @@ activations  functions of each number by itself
 joining      sums, products and their like of two values; concatenation
 shaping      flatten, reshape, permute, slices
 constants    weights as values
+sequences    embedding, attention, masks, lstm, gru
 images       resizing, transposed convolutions and those of three dimensions
-embedding    embedding
-attention    attention, products of two values
-masks        what hides some numbers from others
-tables       the beginning of a weight
 
 `python -m asterism.graph.operations` prints the page about them in the documentation.
 """
@@ -23,21 +19,21 @@ tables       the beginning of a weight
 from __future__ import annotations
 
 import asterism.graph.operations.activations as activations
-import asterism.graph.operations.attention as attention
 import asterism.graph.operations.constants as constants
 import asterism.graph.operations.convolution as convolution
-import asterism.graph.operations.embedding as embedding
 import asterism.graph.operations.images.resizing as resizing
 import asterism.graph.operations.images.taps as taps
 import asterism.graph.operations.joining as joining
 import asterism.graph.operations.linear as linear
-import asterism.graph.operations.masks as masks
 import asterism.graph.operations.norms as norms
 import asterism.graph.operations.pooling as pooling
-import asterism.graph.operations.recurrent as recurrent
 import asterism.graph.operations.reductions as reductions
+import asterism.graph.operations.sequences.attention as attention
+import asterism.graph.operations.sequences.embedding as embedding
+import asterism.graph.operations.sequences.masks as masks
+import asterism.graph.operations.sequences.recurrent as recurrent
+import asterism.graph.operations.sequences.tables as tables
 import asterism.graph.operations.shaping as shaping
-import asterism.graph.operations.tables as tables
 from asterism.graph.operations.operation import Operation
 
 _FAMILIES = (

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from asterism.graph.operations.convolution import by_place, live_inputs, live_outputs
 from asterism.graph.stages import Array, FusedLayer
-from asterism.runtime.windows import Indices, Window
+from asterism.runtime.layers.windows import Indices, Window
 
 ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])

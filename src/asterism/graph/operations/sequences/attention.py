@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from asterism.graph.operations.masks import ADDED, HIDDEN, NOTHING, SHOWN, added, fit
 from asterism.graph.operations.operation import (
     MAX_SIZE,
     Example,
@@ -17,6 +16,7 @@ from asterism.graph.operations.operation import (
     need,
     settings,
 )
+from asterism.graph.operations.sequences.masks import ADDED, HIDDEN, NOTHING, SHOWN, added, fit
 from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Program, Shape
 
 LANES = 16  # as in kernels/program.h

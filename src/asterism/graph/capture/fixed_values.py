@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-from asterism.graph.operations.masks import ADDED, HIDDEN, NOTHING, SHOWN
 from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.operations.sequences.masks import ADDED, HIDDEN, NOTHING, SHOWN
 
 
 class FixedValues:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 import asterism.runtime.cost as cost
-import asterism.runtime.packing as packing
-import asterism.runtime.windows as windows
+import asterism.runtime.layers.packing as packing
+import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Builder, Ends
-from asterism.runtime.packing import BLOCK
+from asterism.runtime.layers.packing import BLOCK
+from asterism.runtime.layers.windows import Window
 from asterism.runtime.steps import Buffer
-from asterism.runtime.windows import Window
 
 
 class Convolutions(Builder):

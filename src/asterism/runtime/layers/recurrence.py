@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 import asterism.runtime.cost as cost
-import asterism.runtime.packing as packing
-from asterism.graph.operations.recurrent import directions_of
+import asterism.runtime.layers.packing as packing
+from asterism.graph.operations.sequences.recurrent import directions_of
 from asterism.graph.stages import Array, FusedLayer, Given
 from asterism.runtime.building import Builder
-from asterism.runtime.packing import BLOCK
+from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.steps import Buffer
 
 

@@ -17,16 +17,16 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from asterism.errors import InputError
-from asterism.graph.fixed_values import FixedValues
+from asterism.graph.capture.fixed_values import FixedValues
+from asterism.graph.capture.plain_attention import plain_attention
+from asterism.graph.capture.simplify import is_nothing, simplified
 from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.activations import Activation
 from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
 from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
-from asterism.graph.operations.recurrent import Recurrent
-from asterism.graph.plain_attention import plain_attention
-from asterism.graph.simplify import is_nothing, simplified
+from asterism.graph.operations.sequences.recurrent import Recurrent
 from asterism.graph.stages import Call, Settings
 
 
