@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asterism.cli.common import command_line, resumable
+from asterism.cli.common import command_line, resumable, to_device
 from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.recipe_file import (
     MEANINGS,
@@ -66,6 +66,8 @@ def sparsify(
     penalty: Annotated[list[str] | None, _option("penalty", "PATTERN=NAME")] = None,
     density: Annotated[list[str] | None, _option("densities", "PATTERN=SHARE")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
+    device: Annotated[str | None, _option("device", metavar="NAME")] = None,
+    amp: Annotated[bool | None, typer.Option("--amp", help=_meaning("amp"))] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML file of these settings; options override it.")
     ] = None,
@@ -113,7 +115,8 @@ def sparsify(
     network = make_model(chosen.model)
     if chosen.weights is not None:
         load_into(network, find_source(Path(chosen.weights)).path)
-    task = supervised(**make_data(chosen.data))
+    network = to_device(network, chosen.device)
+    task = supervised(**make_data(chosen.data) | ({"amp": True} if chosen.amp else {}))
     command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
     layers = LayersShown(tracked, tensorboard)
