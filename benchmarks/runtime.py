@@ -36,6 +36,7 @@ def report() -> Iterator[str]:
     yield from against_onnxruntime(
         "3×3, 10 %", pruned(convolutions(), 0.1), (64, 32, 32), {1: 5, 16: 5}
     )
+    yield from against_onnxruntime("LSTM, 5 %", pruned(Lstm(), 0.05), (100, 512), {1: 8})
     yield f"two threads against one, LeNet-5, batch 1024: {threads():.2f}×   (at least 1.7×)"
     numpy, ours = cold()
     yield f"import, load and first answer: {1e3 * ours:.0f} ms   (at most 100 ms)"
@@ -81,6 +82,18 @@ def mlp() -> nn.Module:
 def convolutions() -> nn.Module:
     pairs = [(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU()) for _ in range(4)]
     return nn.Sequential(*[layer for pair in pairs for layer in pair])
+
+
+class Lstm(nn.Module):
+    """512 units over 512 features, all steps of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(512, 512, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        steps: torch.Tensor = self.rnn(x)[0]
+        return steps
 
 
 def images(count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Docstrings as we write them, in Markdown: examples become code, columns of arguments lists."""
+"""Docstrings as we write them, for the site: examples become code, columns of arguments "Args"."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import griffe
 EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 """From a prompt, which Markdown would take for a quotation, to the next empty line."""
 
-ARGUMENT = re.compile(r"^(\w+(?:, \w+)*) {2,}(\S.*(?:\n {2,}\S.*)*)", re.MULTILINE)
-"""A name, a gap, and what it is; lines that go on are indented."""
+ARGUMENT = r"^(\w+(?:, \w+)*) {2,}(\S.*(?:\n {2,}\S.*)*)"
+"""A name, a gap, and what it is; further lines of it are indented."""
+
+ARGUMENTS = re.compile(rf"(?:{ARGUMENT.replace('(', '(?:').replace('(?:?:', '(?:')}\n?)+", re.M)
 
 
 class Docstrings(griffe.Extension):
@@ -20,9 +22,15 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
             fenced = EXAMPLE.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
-            obj.docstring.value = ARGUMENT.sub(_item, fenced)
+            obj.docstring.value = ARGUMENTS.sub(_section, fenced)
 
 
-def _item(found: re.Match[str]) -> str:
-    names, meaning = found.groups()
-    return f"- `{names}`: {' '.join(meaning.split())}"
+def _section(block: re.Match[str]) -> str:
+    """Some arguments as a section that mkdocstrings lays out as a table."""
+    found = re.findall(ARGUMENT, block.group(), re.MULTILINE)
+    lines = [
+        f"    {name}: {' '.join(meaning.split())}"
+        for names, meaning in found
+        for name in names.split(", ")
+    ]
+    return "\n".join(["Args:", *lines, ""])

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
+import asterism
 from support.paths import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -65,3 +66,18 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
         for target in re.findall(r"""<[^>]+(?:src|href)=["']([^"'#:]+)["'#]""", text):
             if page.name != "404.html":  # its links start at the root of a server
                 assert (page.parent / unquote(target)).exists(), f"{page.name} links to {target}"
+
+
+def test_the_api_lists_every_public_name_as_users_write_it():
+    page = (ROOT / "docs" / "api.md").read_text()
+    listed = re.findall(r"^::: asterism\.(\w+)$", page, re.MULTILINE)
+    assert sorted(listed) == asterism.__all__
+
+
+PLAIN = re.compile(r"\b(fits (nothing|this|every|the)|lacks|mend(s|ed)?|guise|of yours|goes on)\b")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_pages_use_the_usual_word(page):
+    found = [line for line in page.read_text().splitlines() if PLAIN.search(line)]
+    assert not found

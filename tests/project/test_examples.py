@@ -66,6 +66,18 @@ def test_own_penalty(tmp_path):
     assert kurtosis[0] == pytest.approx(kurtosis[1], rel=0.05)
 
 
+def test_own_penalty_is_worth_having(tmp_path):
+    *own, reference = run("own_penalty.py", folder=tmp_path).splitlines()
+    wrong = [float(re.findall(r"error ([\d.]+) %", line)[0]) for line in (*own, reference)]
+    assert max(wrong) < 5, "not even with 3 % of the weights"
+    assert max(wrong[:-1]) <= wrong[-1] + 1
+
+
+def test_net(tmp_path):
+    assert float(run("net.py", folder=tmp_path).split()[0]) > 95
+    assert (tmp_path / "net.safetensors").exists()
+
+
 def test_serve(tmp_path):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))

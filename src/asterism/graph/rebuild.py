@@ -17,7 +17,7 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.shapes import infer
 
 
-class Rebuilt(nn.Module):
+class Layers(nn.Module):
     """Runs the layers of a graph one by one, as in evaluation.
 
     Convolutions, linear layers and batch norms are torch's own modules, so that `compact` knows
@@ -27,7 +27,7 @@ class Rebuilt(nn.Module):
     def __init__(self, graph: Graph, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         super().__init__()
         if graph.unknown:
-            raise FormatError(f"there is no operation {', '.join(graph.unknown)} to rebuild")
+            raise FormatError(f"there is no operation {graph.unknown[0]} to rebuild")
         graph, weights = settle(graph, list(tensors.values()))
         self.nodes, self.outputs, self.weights = graph.nodes, graph.outputs, len(weights)
         self.functions: dict[int, Callable[..., Tensor]] = {}
@@ -48,7 +48,8 @@ class Rebuilt(nn.Module):
                 self.register_buffer(f"w{place}", array)
         self.eval()
 
-    def forward(self, *inputs: Tensor) -> Any:
+    def run(self, *inputs: Tensor) -> Any:
+        """The network's results."""
         values = [*inputs]
         buffers = [getattr(self, f"w{place}", None) for place in range(self.weights)]
         for number, node in enumerate(self.nodes):
@@ -61,6 +62,21 @@ class Rebuilt(nn.Module):
         return results if len(results) > 1 else results[0]
 
 
-def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> Rebuilt:
+class Rebuilt(Layers):
+    """Of a network with one input, as `compact` needs it: torch.fx follows no `*inputs`."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self.run(x)
+
+
+class RebuiltOfSeveral(Layers):
+    """Of a network with several inputs."""
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.run(*inputs)
+
+
+def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> Layers:
     """The module of a graph whose weights are in the graph's own order."""
-    return Rebuilt(graph, {str(place): array for place, array in enumerate(weights)})
+    kind = Rebuilt if len(graph.inputs) == 1 else RebuiltOfSeveral
+    return kind(graph, {str(place): array for place, array in enumerate(weights)})

@@ -18,6 +18,7 @@ from asterism.graph.network import Graph, decode
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import MAX_IDS
 from asterism.graph.stages import Array, FusedLayer, Shape
+from asterism.graph.work import Work
 from asterism.runtime.lowering import memory
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.sized import FEW, Sized, without_kernel
@@ -44,7 +45,12 @@ class Net:
     """
 
     def __init__(
-        self, graph: Graph, tensors: Mapping[str, npt.NDArray[Any]], *, threads: int = 1
+        self,
+        graph: Graph,
+        tensors: Mapping[str, npt.NDArray[Any]],
+        *,
+        threads: int = 1,
+        max_work: int | None = None,
     ) -> None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, got {threads}")
@@ -52,7 +58,9 @@ class Net:
         weights = [_float32(array) for array in tensors.values()]
         self.graph, self.weights = graph, _ = settle(graph, weights)
         self._library = library.load()
-        self._own = Sized(graph, self.weights, [each.shape for each in graph.inputs], self._library)
+        self._work = Work.allowed(self.weights, max_work)
+        own = [each.shape for each in graph.inputs]
+        self._own = Sized(graph, self.weights, own, self._library, self._work)
         if self._library is None:
             _say_once()
         self.shapes = self._own.shapes
@@ -60,6 +68,7 @@ class Net:
         self.input_shape, self.output_shape = self.shapes[0], self.output_shapes[0]
         self._plain = graph.is_plain and self._own.compiled
         self._at = lru_cache(SIZES)(self._sized)
+        self._part = lru_cache(SIZES)(self._streaming)
         self._ids = _known_ids(graph, self.weights)
 
     def __repr__(self) -> str:
@@ -104,9 +113,52 @@ class Net:
             self._refuse(x, 0)
         return self._own.run(x, self.output_shape, self.threads)
 
+    def stream(
+        self, x: npt.NDArray[Any], state: Sequence[npt.NDArray[Any]] | None = None
+    ) -> tuple[Any, tuple[Array, ...]]:
+        """The answers to the next steps of a batch of sequences, and the state after them.
+
+            y, state = net.stream(first)
+            y, state = net.stream(second, state)
+
+        For networks of forward LSTM and GRU layers, and of others that treat each step by itself
+        or read the last one; steps may be as many as you like in each call.
+
+        x      the next steps: float32 of shape (N, steps, features)
+        state  what the call before returned; at first there is none, which is zeros
+        """
+        array = _contiguous(x, "the input")
+        if array.ndim != 3 or array.shape[1] == 0 or array.shape[2:] != self.input_shape[1:]:
+            raise InputError(
+                f"the input must have the shape (N, steps, {self.input_shape[-1]}),"
+                f" with a step or more, not {array.shape}"
+            )
+        part = self._part(array.shape[1])
+        shapes = [(len(array), *each.shape) for each in part.graph.inputs[1:]]
+        states = [np.zeros(shape, _F32) for shape in shapes]
+        if state is not None:
+            states = [_contiguous(each, "the state") for each in state]
+        if [each.shape for each in states] != shapes:
+            found = [each.shape for each in states]
+            raise InputError(f"the state must be arrays of the shapes {shapes}, not {found}")
+        made = part.answers([array, *states], self.threads)
+        count = len(self.graph.outputs)
+        return made[0] if count == 1 else made[:count], made[count:]
+
+    def _streaming(self, steps: int) -> Sized:
+        """The network for parts of so many steps."""
+        from asterism.graph.streaming import streaming
+
+        graph = streaming(self.graph, self.shapes, self.weights, steps)
+        try:
+            shapes = [each.shape for each in graph.inputs]
+            return Sized(graph, self.weights, shapes, self._library, self._work)
+        except FormatError as error:
+            raise InputError(f"the network does not take {steps} steps: {error}") from error
+
     def _sized(self, shapes: tuple[Shape, ...]) -> Sized:
         try:
-            return Sized(self.graph, self.weights, shapes, self._library)
+            return Sized(self.graph, self.weights, shapes, self._library, self._work)
         except FormatError as error:
             raise InputError(f"the network does not take inputs of these sizes: {error}") from error
 
@@ -165,8 +217,15 @@ class Net:
         return explain(sized.program(many).plans[many], sized.layers, self.level, many, times)
 
 
-def load(path: str | Path, *, threads: int = 1) -> Net:
-    """The network in a file that was saved with its graph."""
+def load(path: str | Path, *, threads: int = 1, max_work: int | None = None) -> Net:
+    """The network in a file that was saved with its graph.
+
+    path      the file
+    threads   that share a batch
+    max_work  multiply-adds that one example may take, each number of a value counted as 16; by
+              default as many as the file's weights make plausible, so that a file of a few bytes
+              cannot keep the machine busy
+    """
     from asterism.file import read
 
     contents = read(path)
@@ -178,7 +237,7 @@ def load(path: str | Path, *, threads: int = 1) -> Net:
         name: _widened(array, contents.dtypes[name]) for name, array in contents.tensors.items()
     }
     try:
-        return Net(decode(contents.graph), tensors, threads=threads)
+        return Net(decode(contents.graph), tensors, threads=threads, max_work=max_work)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
 

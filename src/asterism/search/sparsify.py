@@ -121,11 +121,11 @@ def sparsify(
 
     The other arguments are the search's options, which `SparsifyOptions` explains one by one:
 
-    max_drop                                how much worse than dense the metric may be
-    max_epochs, max_minutes, epochs_per_cut what the search may spend
-    optimizer, lr                           how it trains
-    reweighting, penalty                    how much of that is re-weighting, and by which penalty
-    include, exclude, densities             which layers are made sparse, and how far each may fall
+    max_drop                                 how much worse than dense the metric may be
+    max_epochs, max_minutes, epochs_per_cut  what the search may spend
+    optimizer, lr                            how it trains
+    reweighting, penalty                     how much of that is re-weighting, by which penalty
+    include, exclude, densities              which layers are made sparse, how far each may fall
 
     >>> _ = torch.manual_seed(0)
     >>> x = torch.randn(256, 16)

@@ -188,10 +188,9 @@ class Lstm(Recurrent):
         return [_sigmoid(leave) * np.tanh(cells), cells]
 
     def of_torch(self, torch: Any, node: NodeLike, results: Any) -> Any:
-        y, _, cells = results
         if not node["cells"]:
-            return y
-        return torch.cat([y, cells.transpose(0, 1).flatten(1)[:, None]], 1)
+            return results[0]
+        return torch.cat([results[0], results[2].transpose(0, 1).flatten(1)[:, None]], 1)
 
 
 class Gru(Recurrent):
