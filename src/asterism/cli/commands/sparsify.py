@@ -188,10 +188,12 @@ def _show(result: SparsifyResult) -> None:
 def _next_commands(out: Path) -> str:
     """What to do with the network that was found, ready to be pasted."""
     run, file = shlex.quote(str(out)), shlex.quote(str(out / "model.asterism"))
-    return f"""written to {out}/. Next:
-
-    asterism report {run} --open         # one page: trade-off, layers, weights, size
-    asterism compress {run} --bits 4     # a small file that runs without torch
-    asterism evaluate {file}             # measure it with your metric
-    asterism bench {file}                # time it against dense engines
-"""
+    commands = {
+        f"asterism report {run} --open": "one page: trade-off, layers, weights, size",
+        f"asterism compress {run} --bits 4": "a small file that runs without torch",
+        f"asterism evaluate {file}": "measure it with your metric",
+        f"asterism bench {file}": "time it against dense engines",
+    }
+    width = max(map(len, commands))
+    lines = [f"    {command:{width}}  # {about}" for command, about in commands.items()]
+    return "\n".join([f"written to {out}/. Next:", "", *lines, ""])
