@@ -59,8 +59,10 @@ def export(
         example = torch.zeros(2, *net.input_shape)
     else:
         network = source.network()
-        inputs = source.task().example_inputs(network)[0]
-        example = torch.cat([inputs[:1]] * 2)
+        inputs = source.example_inputs(network)
+        if len(inputs) != 1:
+            raise InputError(f"export takes a network with one input, this one has {len(inputs)}")
+        example = torch.cat([inputs[0][:1]] * 2)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))
     size = out.stat().st_size
