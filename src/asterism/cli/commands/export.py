@@ -45,7 +45,7 @@ def export(
 
     from asterism.errors import InputError
     from asterism.export.onnx import export_onnx
-    from asterism.graph.rebuild import rebuild
+    from asterism.graph.rebuild import examples, rebuild
 
     text = is_text(as_json, as_csv)
     if (model is None) != (data is None):
@@ -56,11 +56,11 @@ def export(
     if model is None and source.has_graph():
         net = source.net(threads=1)
         network: torch.nn.Module = rebuild(net.graph, net.weights)
-        example = torch.zeros(2, *net.input_shape)
+        example = examples(net.graph)
     else:
         network = source.network()
-        inputs = source.task().example_inputs(network)[0]
-        example = torch.cat([inputs[:1]] * 2)
+        inputs = source.task().example_inputs(network)
+        example = tuple(torch.cat([each[:1]] * 2) for each in inputs)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))
     size = out.stat().st_size
