@@ -136,7 +136,7 @@ class Net:
         return made[0] if count == 1 else made[:count], made[count:]
 
     def _streaming(self, steps: int) -> Sized:
-        """The network for parts of so many steps."""
+        """The network for parts of this many steps."""
         from asterism.graph.streaming import streaming
 
         graph = streaming(self.graph, self.shapes, self.weights, steps)
