@@ -67,7 +67,7 @@ class Attention(Operation):
         heads = node["heads"]
         need(heads > 0 and width % heads == 0 and values % heads == 0, f"{heads} heads")
         need(width == same and keys == count, f"shapes {list(inputs)}")
-        need(heads * queries * keys <= MAX_SIZE, "so many tokens")
+        need(heads * queries * keys <= MAX_SIZE, "more tokens than one example may have")
         fit(node, given[0], heads, queries, keys)
         return (queries, values)
 
