@@ -210,7 +210,7 @@ def test_a_folder_in_use_is_refused_untouched(run):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
-    done = sparsify(*arguments, "--out", str(tmp_path / "out"), cwd=tmp_path)
+    done = sparsify("-q", *arguments, "--out", str(tmp_path / "out"), cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -254,3 +254,15 @@ def test_the_budget_grows_by_the_command_alone(tmp_path):
     done = sparsify("--resume", "--max-epochs", "6", "--threads", "1", "--out", out)
     assert done.returncode == 2
     assert "a budget may grow, not shrink" in done.stderr
+
+
+def test_device_and_precision_are_part_of_the_recipe(tmp_path):
+    few = [*FACTORIES, "--max-drop", "2", "--max-epochs", "2", "--threads", "1"]
+    done = sparsify(*few, "--device", "cpu", "--amp", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    recipe = json.loads((tmp_path / "out" / "recipe.json").read_text())
+    assert (recipe["device"], recipe["amp"]) == ("cpu", True)
+    done = sparsify(*few, "--device", "nowhere", "--out", tmp_path / "other")
+    assert done.returncode == 2
+    assert "cannot be put on 'nowhere'" in done.stderr
+    assert len(done.stderr.splitlines()) <= 2

@@ -280,3 +280,10 @@ def test_a_library_of_another_version_is_not_called(monkeypatch: pytest.MonkeyPa
     with pytest.warns(UserWarning, match="install asterism again"):
         assert library.load() is None
     library._load.cache_clear()
+
+
+def test_a_network_prints_what_it_takes_and_how_sparse_it_is() -> None:
+    graph = Graph((2,), (Node("linear", (0,), (0,)), Node("relu", (1,))))
+    net = Net(graph, {"weight": np.float32([[1, 0], [0, -1], [0, 0]])}, threads=2)
+    assert repr(net).startswith("Net((N, 2) → (N, 3); 2 of 6 weights; ")
+    assert repr(net).endswith(", 2 threads)")

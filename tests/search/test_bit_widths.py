@@ -106,7 +106,10 @@ def test_the_command_says_the_metric_before_and_after(
     assert f"metric: {before:.6g} before, {after:.6g} after" in said
     assert after >= before - 1
     assert "1.num_batches_tracked: as it is" in said
-    for wrong, message in (({"max_drop": 1.0}, "needs --model"), ({"model": "a:b"}, "go together")):
+    for wrong, message in (
+        ({"max_drop": 1.0}, "add --model net.py:model"),
+        ({"model": "a:b"}, "go together"),
+    ):
         with pytest.raises(InputError, match=message):
             compress(tmp_path / "net.safetensors", **wrong)
 

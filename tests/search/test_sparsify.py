@@ -457,3 +457,15 @@ def test_a_cut_that_has_failed_is_not_tried_again_with_no_more_epochs(model):
             failed[record.nonzeros] = epochs[id(record)]
     assert failed
     assert any("rolled back; next " in record.note for record in cuts)
+
+
+def test_a_result_prints_itself_in_a_few_lines_and_as_a_table(model):
+    result = asterism.sparsify(model, task(), max_drop=2.0, max_epochs=8)
+    lines = repr(result).splitlines()
+    assert lines[0].startswith(f"{result.best.nonzeros:,} of {TOTAL:,} weights, ")
+    assert len(lines) == 3 + len(result.front)
+    assert sum("← the model" in line for line in lines) == 1
+    assert lines[-1] == f"{result.stop_reason}."
+    page = result._repr_html_()
+    assert page.count("<tr>") == 1 + len(result.front)
+    assert lines[0] in page

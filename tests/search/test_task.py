@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler
 
 import asterism
 from asterism.errors import InputError
 from asterism.experiments.training import DivergedError
+from asterism.search.task import supervised
 from asterism.storage import random_state
 from support.small import loaders, make_data, task, trained
 
@@ -73,3 +76,65 @@ def test_batches_of_another_shape_are_refused():
     whole = asterism.supervised([torch.ones(3)], [])
     with pytest.raises(InputError, match=r"must give \(inputs, targets\), found Tensor"):
         whole.fit(nn.Linear(3, 1), torch.optim.SGD([nn.Parameter(torch.ones(1))]), 1)
+
+
+class Named(nn.Module):
+    """A model as Hugging Face's: inputs by name, an output with logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, values: Tensor, attention_mask: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.linear(values * attention_mask))
+
+
+def named_batches(label: str = "labels") -> list[dict[str, Tensor]]:
+    values = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    whole = {"values": values, "attention_mask": torch.ones(64, 4), label: values[:, :3].argmax(1)}
+    return [{name: each[i : i + 16] for name, each in whole.items()} for i in range(0, 64, 16)]
+
+
+@pytest.mark.parametrize("label", ["labels", "label", "targets"])
+def test_a_batch_may_be_a_dict(label: str) -> None:
+    torch.manual_seed(0)
+    model, batches = Named(), named_batches(label)
+    whole = supervised(batches, batches)
+    whole.fit(model, torch.optim.SGD(model.parameters(), lr=1.0), epochs=30)
+    assert whole.evaluate(model) > 90
+    assert whole.example_inputs(model).keys() == {"values", "attention_mask"}
+    assert label in batches[0], "the loader's own batch is left whole"
+
+
+def test_a_dict_without_labels_names_what_it_has() -> None:
+    batches = named_batches("answers")
+    with pytest.raises(
+        InputError, match="a dict of values, attention_mask, answers without labels"
+    ):
+        supervised(batches, batches).evaluate(Named())
+
+
+def test_a_model_of_dicts_is_made_sparse() -> None:
+    torch.manual_seed(0)
+    model, batches = Named(), named_batches()
+    whole = supervised(batches, batches)
+    whole.fit(model, torch.optim.SGD(model.parameters(), lr=1.0), epochs=30)
+    result = asterism.sparsify(model, whole, max_drop=5.0, max_epochs=20)
+    assert result.best.density < 1
+
+
+def test_amp_computes_in_bfloat16_and_keeps_the_weights() -> None:
+    seen = []
+    inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    batches = [(inputs, inputs[:, :3].argmax(1))]
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        seen.append(outputs.dtype)
+        return nn.functional.cross_entropy(outputs, targets)
+
+    model = nn.Linear(4, 3)
+    whole = supervised(batches, batches, loss, amp=True)
+    whole.fit(model, torch.optim.SGD(model.parameters(), lr=0.5), epochs=50)
+    assert set(seen) == {torch.bfloat16}
+    assert model.weight.dtype == torch.float32
+    assert whole.evaluate(model) > 80

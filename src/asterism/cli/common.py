@@ -7,8 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+from asterism.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @contextmanager
@@ -22,6 +28,19 @@ def resumable() -> Iterator[None]:
         # and would die of the signal whatever the exit code; the next such string makes it forget.
         exec("")
         raise typer.Exit(130) from None
+
+
+def to_device(network: nn.Module, device: str | None) -> nn.Module:
+    """The model on a device by its name; an error where there is none of that name."""
+    if device is None:
+        return network
+    try:
+        return network.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"the model cannot be put on {device!r} ({one_line(error)}): choose cpu, or a device"
+            " that this machine and this PyTorch have"
+        ) from error
 
 
 def show(page: Path) -> None:

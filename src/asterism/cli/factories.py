@@ -101,7 +101,7 @@ def make_data(spec: str) -> dict[str, Any]:
 
 
 LOADERS = ("train_loader", "valid_loader")
-OPTIONS = ("loss", "metric", "higher_is_better", "clip_norm")
+OPTIONS = ("loss", "metric", "higher_is_better", "clip_norm", "amp")
 
 
 def _check_keys(spec: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -32,15 +32,25 @@ class Recipe(SparsifyOptions):
              metric and higher_is_better
     weights  trained weights to load: .safetensors, .pt or .asterism
     seed     random seed
+    device   where to train: cpu, cuda, mps; the model stays where it is if not given
+    amp      compute the forward pass in bfloat16; weights stay float32
     """
 
     model: str
     data: str
     weights: str | None = None
     seed: int = 0
+    device: str | None = None
+    amp: bool | None = None
 
     def plain(self) -> dict[str, Any]:
-        return asdict(self)
+        """As recipe.json; what earlier recipes did not have is left out where it is not given."""
+        plain = asdict(self)
+        return {
+            name: each
+            for name, each in plain.items()
+            if name not in ("device", "amp") or each is not None
+        }
 
 
 MEANINGS = meanings(SparsifyOptions) | meanings(Recipe)

@@ -6,6 +6,7 @@ network of torch's, as one that the runtime executes, and as a task.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,11 @@ class Source:
         if self.has_graph():
             return load(self.path, threads=threads)
         network = self.network()
-        return make_net(network, self.task().example_inputs(network), threads)
+        return make_net(network, self.example_inputs(network), threads)
+
+    def example_inputs(self, network: nn.Module) -> tuple[Any, ...]:
+        """A batch of the data as the network's arguments, in their order."""
+        return by_position(network, self.task().example_inputs(network))
 
     def has_graph(self) -> bool:
         """Whether the file is one of ours, which may hold the graph beside the weights."""
@@ -112,6 +117,17 @@ def make_net(network: nn.Module, example_inputs: Any, threads: int) -> Net:
     return Net(
         capture(network, example_inputs), to_arrays(network.state_dict())[0], threads=threads
     )
+
+
+def by_position(network: nn.Module, inputs: Any) -> tuple[Any, ...]:
+    """Inputs by name in the order in which `forward` takes them; a tuple is left as it is."""
+    if not isinstance(inputs, dict):
+        return tuple(inputs)
+    names = [name for name in inspect.signature(network.forward).parameters if name in inputs]
+    if len(names) < len(inputs):
+        others = ", ".join(name for name in inputs if name not in names)
+        raise InputError(f"the model's forward has no argument for {others} of the data's batches")
+    return tuple(inputs[name] for name in names)
 
 
 def _folder_of(file: Path) -> Path | None:

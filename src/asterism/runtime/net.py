@@ -73,6 +73,18 @@ class Net:
         self._part = lru_cache(SIZES)(self._streaming)
         self._ids = _known_ids(graph, self.weights)
 
+    def __repr__(self) -> str:
+        matrices = [weight for weight in self.weights if weight.ndim > 1]
+        kept = sum(int(np.count_nonzero(weight)) for weight in matrices)
+        total = sum(weight.size for weight in matrices)
+        takes, gives = (
+            ", ".join(f"(N, {', '.join(map(str, shape))})" for shape in shapes)
+            for shapes in ([each.shape for each in self.graph.inputs], self.output_shapes)
+        )
+        where = f"{library.LEVELS[self.level]} kernels" if self._own.compiled else "numpy"
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return f"Net({takes} → {gives}; {kept:,} of {total:,} weights; {where}, {threads})"
+
     @property
     def layers(self) -> list[FusedLayer]:
         """What really runs."""

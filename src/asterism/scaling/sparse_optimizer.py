@@ -36,6 +36,9 @@ from asterism.scaling.stepping.q_space import (
 from asterism.weights.names import check_patterns, matches
 from asterism.weights.sharding import any_shard, whole
 
+MOST_LAYERS = 20
+"""The layers that an optimizer prints of itself; the rest is counted."""
+
 
 class SparseOptimizer(OptimizerWrapper):
     """An optimizer around another one, which keeps pruned weights at exactly zero.
@@ -276,8 +279,17 @@ class SparseOptimizer(OptimizerWrapper):
     def __repr__(self) -> str:
         kept = sum(layer.nonzeros for layer in self._layers)
         total = sum(layer.param.numel() for layer in self._layers)
-        weights = f"{kept} of {total} weights"
-        return f"{type(self).__name__}({self.optimizer!r}, {weights}, t = {self.iteration})"
+        rates = ", ".join(f"{group['lr']:g}" for group in self.param_groups if "lr" in group)
+        around = f"{type(self.optimizer).__name__}, lr {rates}" if rates else ""
+        around = around or type(self.optimizer).__name__
+        about = f"{kept:,} of {total:,} weights, {self.iteration} re-weightings, {self.steps} steps"
+        rows = [
+            f"  {layer.name}: {layer.nonzeros:,} of {layer.param.numel():,}, {layer.penalty!r}"
+            for layer in self._layers[:MOST_LAYERS]
+        ]
+        more = len(self._layers) - len(rows)
+        rows += [f"  and {more} more layers"] if more else []
+        return "\n".join([f"{type(self).__name__} around {around}: {about}", *rows])
 
 
 def _check_model(name: str, model: object) -> None:

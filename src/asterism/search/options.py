@@ -170,6 +170,7 @@ def _are_numbers_by_pattern(value: Any) -> bool:
 KINDS = {
     "float": Kind("a number", _is_number, float),
     "int": Kind("a whole number", _is_whole, int),
+    "bool": Kind("true or false", lambda value: isinstance(value, bool), bool),
     "str": Kind("a string", lambda value: isinstance(value, str), str),
     "Sequence[str]": Kind("a list of patterns", _are_patterns, list),
     "Mapping[str, float]": Kind("numbers by pattern", _are_numbers_by_pattern, dict),

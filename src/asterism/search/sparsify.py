@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from torch import nn
 from asterism.search.folder import Files, open_folder
 from asterism.search.options import SparsifyOptions
 from asterism.search.pareto import Point, TrialRecord
+from asterism.search.plan import align
 from asterism.search.progress.display import Table, showing
+from asterism.search.progress.words import percent
 from asterism.search.state import SearchState, Watch
 from asterism.search.strategy import Search
 from asterism.search.task import TaskLike, check_task
@@ -51,6 +54,35 @@ class SparsifyResult:
     history: list[TrialRecord]
     stop_reason: str
     best: Point
+
+    def __repr__(self) -> str:
+        """A headline, the front, and why the search ended."""
+        heads, rows = ("weights", "density", "metric", ""), self._rows()
+        return "\n".join([self._headline(), *align([heads, *rows]), f"{self.stop_reason}."])
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        heads = "".join(f"<th>{each}</th>" for each in ("weights", "density", "metric", ""))
+        rows = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in self._rows()]
+        table = f"<table><tr>{heads}</tr>{''.join(rows)}</table>"
+        return f"<p><b>{escape(self._headline())}</b></p>{table}<p>{escape(self.stop_reason)}.</p>"
+
+    def _headline(self) -> str:
+        dense, best = self.history[0], self.best
+        fewer = dense.nonzeros / max(best.nonzeros, 1)
+        metric = f"metric {best.metric:.6g}, dense {dense.metric:.6g}"
+        return f"{best.nonzeros:,} of {dense.nonzeros:,} weights, {fewer:.1f}× fewer; {metric}"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                f"{point.nonzeros:,}",
+                percent(point.density),
+                f"{point.metric:.6g}",
+                "← the model" if point is self.best else "",
+            )
+            for point in self.front
+        ]
 
 
 def sparsify(

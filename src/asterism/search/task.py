@@ -6,7 +6,7 @@ loaders, a loss and a metric, with one plain loop and one plain evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -26,6 +26,8 @@ Evaluate = Callable[[nn.Module], Any]
 Forward = Callable[..., Any]
 Loss = Callable[[Any, Any], Tensor]
 Metric = Callable[[Any, Any], Tensor | float]
+Inputs = tuple[Any, ...] | dict[str, Any]
+"""What a model is called with, by position or by name."""
 
 
 class TaskLike(Protocol):
@@ -94,10 +96,11 @@ def accuracy_percent(outputs: Tensor, targets: Tensor) -> float:
 class Supervised:
     """The task of a pair of loaders, a loss and a metric; `supervised` makes it.
 
-    train_loader, valid_loader  give batches of (inputs, …, targets)
+    train_loader, valid_loader  give batches of (inputs, …, targets), or dicts with labels
     loss, metric                functions of the model's output and the targets
     higher_is_better            False where the metric is a loss or an error
     clip_norm                   clips the gradient's norm, if given
+    amp                         whether the forward pass is computed in bfloat16
     generators                  the loaders' own random generators, whose state a run saves
     losses                      the mean training loss of each epoch of the last `fit`
     """
@@ -108,6 +111,7 @@ class Supervised:
     metric: Metric
     higher_is_better: bool
     clip_norm: float | None = None
+    amp: bool = False
     generators: Sequence[torch.Generator] = field(init=False)
     losses: list[float] = field(init=False, default_factory=list)
 
@@ -138,9 +142,10 @@ class Supervised:
                 for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                     group["lr"] = peak * shape((epoch + within) / epochs)
                 if forward is None:
-                    forward = _fastest(model, optimizer, inputs)
+                    forward = model if self.amp else _fastest(model, optimizer, inputs)
                 optimizer.zero_grad()
-                loss = self.loss(forward(*inputs), targets)
+                with self._precision(model):
+                    loss = self.loss(answer(forward, inputs), targets)
                 if not loss.isfinite():
                     raise DivergedError(f"the loss is {loss.item()} in epoch {epoch + 1}")
                 total = total + loss.detach()
@@ -158,13 +163,18 @@ class Supervised:
         total, size = 0.0, 0
         with evaluating(model):
             for inputs, targets in _batches(self.valid_loader, "validation", model):
-                total += float(self.metric(model(*inputs), targets)) * len(targets)
+                with self._precision(model):
+                    outputs = answer(model, inputs)
+                total += float(self.metric(outputs, targets)) * len(targets)
                 size += len(targets)
         if not size:
             raise InputError("the validation loader is empty: it gave no batch")
         return total / size
 
-    def example_inputs(self, model: nn.Module) -> tuple[Any, ...]:
+    def _precision(self, model: nn.Module) -> torch.autocast:
+        return torch.autocast(device_of(model).type, torch.bfloat16, enabled=self.amp)
+
+    def example_inputs(self, model: nn.Module) -> Inputs:
         """The inputs of the first validation batch."""
         for inputs, _ in _batches(self.valid_loader, "validation", model):
             return inputs
@@ -179,8 +189,12 @@ def supervised(
     higher_is_better: bool = True,
     *,
     clip_norm: float | None = None,
+    amp: bool = False,
 ) -> Supervised:
     """The task of two loaders of (inputs, …, targets), for `sparsify` and `plan`.
+
+    A batch may also be a dict, as Hugging Face's collators make it: the model is called with its
+    entries by name, all but the labels, and of what it returns the `logits` are taken.
 
     train_loader      to train on
     valid_loader      to measure on; never give it test data
@@ -189,6 +203,7 @@ def supervised(
                       your own `evaluate` and give `Task(fit, evaluate)`
     higher_is_better  False where the metric is a loss or an error
     clip_norm         clips the gradient's norm, if given
+    amp               computes the forward pass in bfloat16 (torch.autocast); weights stay float32
 
     >>> batches = [(torch.randn(8, 4), torch.zeros(8, dtype=torch.long))]
     >>> task = supervised(batches, batches)
@@ -197,21 +212,34 @@ def supervised(
     >>> task.evaluate(model)
     100.0
     """
-    return Supervised(train_loader, valid_loader, loss, metric, higher_is_better, clip_norm)
+    return Supervised(train_loader, valid_loader, loss, metric, higher_is_better, clip_norm, amp)
 
 
-def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Sequence[Any]) -> Forward:
-    if not isinstance(optimizer, SparseOptimizer):
+def answer(forward: Forward, inputs: Inputs) -> Any:
+    """What a model gives for a batch; of an output with several parts the logits."""
+    output = forward(**inputs) if isinstance(inputs, dict) else forward(*inputs)
+    return getattr(output, "logits", output)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model's parameters are."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Inputs) -> Forward:
+    if not isinstance(optimizer, SparseOptimizer) or isinstance(inputs, dict):
         return model
     return live_if_worth(model, optimizer.masks(), inputs) or model
 
 
-def _batches(
-    loader: Iterable[Any], what: str, model: nn.Module
-) -> Iterator[tuple[tuple[Any, ...], Any]]:
+LABELS = ("labels", "label", "targets", "target")
+"""The targets in a batch that is a dict, the first that it has."""
+
+
+def _batches(loader: Iterable[Any], what: str, model: nn.Module) -> Iterator[tuple[Inputs, Any]]:
     """(inputs, targets) on the model's device; an error of the loader's, in a line of its own."""
-    first = next(model.parameters(), None)
-    device = torch.device("cpu") if first is None else first.device
+    device = device_of(model)
     iterator, number = None, 0
     while True:
         try:
@@ -223,6 +251,10 @@ def _batches(
             raise InputError(
                 f"after {number} batches the {what} loader raised {one_line(error)}"
             ) from error
+        if isinstance(batch, Mapping):
+            number += 1
+            yield _split({name: _to(each, device) for name, each in batch.items()}, what)
+            continue
         if not isinstance(batch, tuple | list) or len(batch) < 2:
             raise InputError(
                 f"the {what} loader must give (inputs, targets), found {type(batch).__name__}:"
@@ -231,6 +263,18 @@ def _batches(
         number += 1
         *inputs, targets = (_to(each, device) for each in batch)
         yield tuple(inputs), targets
+
+
+def _split(batch: dict[str, Any], what: str) -> tuple[Inputs, Any]:
+    """A batch by names: its inputs, and its targets."""
+    label = next((name for name in LABELS if name in batch), None)
+    if label is None:
+        raise InputError(
+            f"the {what} loader gives a dict of {', '.join(batch)} without labels: name the"
+            f" targets {LABELS[0]}"
+        )
+    targets = batch.pop(label)
+    return batch, targets
 
 
 def _to(value: Any, device: torch.device) -> Any:

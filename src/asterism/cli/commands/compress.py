@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asterism.cli.output import Csv, Json, flat, is_text, print_data
-from asterism.cli.source import find_source
+from asterism.cli.source import by_position, find_source
 
 if TYPE_CHECKING:
     from torch import nn
@@ -114,7 +114,7 @@ def compress(
         size = save(state, out, mode=mode.value, bits=bits, graph=graph)
     else:
         network, task = source.network(), source.task()
-        example = task.example_inputs(network)
+        example = by_position(network, task.example_inputs(network))
         if max_drop is None:
             size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)
         else:

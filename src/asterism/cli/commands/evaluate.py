@@ -95,19 +95,21 @@ def measure(run: Any, task: Supervised) -> dict[str, Any]:
 
 def _timed(run: Any) -> Any:
     """A module of torch's around any network, which a task can measure."""
+    import numpy as np
     import torch
     from torch import Tensor, nn
 
     class Timed(nn.Module):
         examples, seconds = 0, 0.0
 
-        def forward(self, *inputs: Tensor) -> Tensor:
-            given = inputs if isinstance(run, nn.Module) else [each.numpy() for each in inputs]
+        def forward(self, *inputs: Tensor, **named: Tensor) -> Any:
+            tensors = [*inputs, *named.values()]
+            arrays = [] if isinstance(run, nn.Module) else [each.numpy() for each in tensors]
             started = time.perf_counter()
-            answers = run(*given)
+            answers = run(*arrays) if arrays else run(*inputs, **named)
             self.seconds += time.perf_counter() - started
-            self.examples += len(answers)
-            return answers if isinstance(answers, Tensor) else torch.from_numpy(answers)
+            self.examples += len(tensors[0])
+            return torch.from_numpy(answers) if isinstance(answers, np.ndarray) else answers
 
     return Timed()
 

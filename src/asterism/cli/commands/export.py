@@ -59,7 +59,7 @@ def export(
         example = examples(net.graph)
     else:
         network = source.network()
-        inputs = source.task().example_inputs(network)
+        inputs = source.example_inputs(network)
         example = tuple(torch.cat([each[:1]] * 2) for each in inputs)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from asterism.cli.common import to_device
 from asterism.cli.output import Csv, Json, flat, is_text, print_data
 from asterism.cli.source import find_source
 
@@ -42,6 +43,9 @@ def plan(
             metavar="PATTERN", help="No weights that match this pattern; may be repeated."
         ),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where to measure: cpu, cuda, mps.")
+    ] = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -58,6 +62,7 @@ def plan(
     if weights is not None:
         load_into(network, find_source(weights).path)
     task = None if data is None else supervised(**make_data(data))
+    network = to_device(network, device)
     found = make_plan(network, task, include=include or None, exclude=exclude or None)
     if text:
         print(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asterism.cli.common import command_line, resumable
+from asterism.cli.common import command_line, resumable, to_device
 from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.recipe_file import (
     MEANINGS,
@@ -66,6 +66,8 @@ def sparsify(
     penalty: Annotated[list[str] | None, _option("penalty", "PATTERN=NAME")] = None,
     density: Annotated[list[str] | None, _option("densities", "PATTERN=SHARE")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
+    device: Annotated[str | None, _option("device", metavar="NAME")] = None,
+    amp: Annotated[bool | None, typer.Option("--amp", help=_meaning("amp"))] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML file of these settings; options override it.")
     ] = None,
@@ -113,7 +115,8 @@ def sparsify(
     network = make_model(chosen.model)
     if chosen.weights is not None:
         load_into(network, find_source(Path(chosen.weights)).path)
-    task = supervised(**make_data(chosen.data))
+    network = to_device(network, chosen.device)
+    task = supervised(**make_data(chosen.data) | ({"amp": True} if chosen.amp else {}))
     command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
     layers = LayersShown(tracked, tensorboard)
@@ -185,10 +188,12 @@ def _show(result: SparsifyResult) -> None:
 def _next_commands(out: Path) -> str:
     """What to do with the network that was found, ready to be pasted."""
     run, file = shlex.quote(str(out)), shlex.quote(str(out / "model.asterism"))
-    return f"""written to {out}/. Next:
-
-    asterism report {run} --open         # one page: trade-off, layers, weights, size
-    asterism compress {run} --bits 4     # a small file that runs without torch
-    asterism evaluate {file}             # measure it with your metric
-    asterism bench {file}                # time it against dense engines
-"""
+    commands = {
+        f"asterism report {run} --open": "one page: trade-off, layers, weights, size",
+        f"asterism compress {run} --bits 4": "a small file that runs without torch",
+        f"asterism evaluate {file}": "measure it with your metric",
+        f"asterism bench {file}": "time it against dense engines",
+    }
+    width = max(map(len, commands))
+    lines = [f"    {command:{width}}  # {about}" for command, about in commands.items()]
+    return "\n".join([f"written to {out}/. Next:", "", *lines, ""])
