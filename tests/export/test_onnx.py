@@ -20,6 +20,7 @@ from support.networks import NETWORKS, make, net_of
 from support.operations import CASES, Case
 from support.paths import SMALL
 from support.small import untrained
+from support.transformers import GPT, WORDS, prune
 
 
 def answer(path: Path, x: torch.Tensor) -> np.ndarray:
@@ -60,7 +61,7 @@ def test_onnx_runtime_gives_the_same_answers(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", [each for each in CASES if each.values[0].example.onnx])
 def test_every_operation_is_exported(case: Case, tmp_path: Path) -> None:
     rebuilt = rebuild(case.graph, case.weights)
-    export_onnx(rebuilt, torch.zeros(2, *case.example.shape), tmp_path / "net.onnx")
+    export_onnx(rebuilt, torch.from_numpy(case.batch(2)), tmp_path / "net.onnx")
     x = torch.from_numpy(case.batch(3))
     np.testing.assert_allclose(
         answer(tmp_path / "net.onnx", x), rebuilt(x).numpy(), rtol=1e-4, atol=1e-5
@@ -96,3 +97,26 @@ def test_the_command_takes_files_and_checkpoints(
     assert "weights" in capsys.readouterr().out
     with pytest.raises(InputError, match="add --model net.py:model"):
         export(tmp_path / "net.safetensors", tmp_path / "c.onnx")
+
+
+class Texts(nn.Module):
+    """Two inputs, one of them words, and two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gpt, self.more = GPT(), nn.Linear(3, 4)
+
+    def forward(self, ids: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.gpt(ids), self.more(x)
+
+
+def test_several_inputs_and_outputs_have_numbers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, saved, path = prune(Texts()), tmp_path / "net.asterism", tmp_path / "net.onnx"
+    asterism.save(model, saved, example_inputs=(torch.zeros(1, 6).long(), torch.zeros(1, 3)))
+    export(saved, path)
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    ids, x = torch.randint(0, WORDS, (5, 6)), torch.randn(5, 3)
+    found = session.run(["y1", "y2"], {"x1": ids.numpy(), "x2": x.numpy()})
+    for answer, truth in zip(found, model(ids, x), strict=True):
+        np.testing.assert_allclose(answer, truth.detach().numpy(), rtol=1e-3, atol=1e-4)

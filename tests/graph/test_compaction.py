@@ -197,3 +197,16 @@ def test_a_norm_of_flattened_units_stays_whole() -> None:
     model = model.double().eval()
     inputs = random_inputs((1, 4, 4))
     torch.testing.assert_close(compact(model).model(inputs), model(inputs))
+
+
+@pytest.mark.parametrize("after", [nn.Identity(), nn.MaxPool1d(2), nn.AvgPool1d(2)])
+def test_units_of_several_tokens_in_one_row_stay_whole(after: nn.Module) -> None:
+    """They are not side by side there, and a pooling takes the largest of several units."""
+    torch.manual_seed(0)
+    columns = 5 * 6 if isinstance(after, nn.Identity) else 5 * 3
+    layers = [nn.Linear(4, 6), nn.ReLU(), after, nn.Dropout(), nn.Flatten(), nn.Linear(columns, 3)]
+    model = nn.Sequential(*layers).eval()
+    model[0].weight.data[2] = 0
+    model[0].bias.data[2] = 0.5
+    x = torch.randn(7, 5, 4)
+    torch.testing.assert_close(compact(model).model(x), model(x))

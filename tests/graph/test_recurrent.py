@@ -210,6 +210,15 @@ def test_a_network_survives_its_file(kind: type[nn.RNNBase], tmp_path: Path) -> 
     np.testing.assert_allclose(net(x), truth, rtol=1e-4, atol=1e-5)
 
 
+def test_a_language_model_agrees_with_torch() -> None:
+    layers = (nn.Embedding(11, 5), First(nn.LSTM(5, 6, batch_first=True)), nn.Linear(6, 11))
+    model = pruned(nn.Sequential(*layers), 0.5)
+    ids = np.random.default_rng(0).integers(0, 11, (5, 4))
+    graph = capture(model, torch.from_numpy(ids[:1]))
+    truth = model(torch.from_numpy(ids)).detach().numpy()
+    np.testing.assert_allclose(Net(graph, arrays(model))(ids), truth, rtol=1e-4, atol=1e-5)
+
+
 def test_compaction_leaves_recurrent_layers_as_they_are() -> None:
     model = pruned(nn.Sequential(nn.Linear(5, 5), First(nn.LSTM(5, 6)), nn.Linear(6, 3)), 0.2)
     small = compact(model).model

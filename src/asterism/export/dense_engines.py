@@ -26,11 +26,11 @@ Batch = npt.NDArray[np.float32]
 Engine = Callable[[Batch], object]
 
 
-def find(model: nn.Module, shape: tuple[int, ...], threads: int) -> dict[str, Engine]:
+def find(model: nn.Module, example: Batch, threads: int) -> dict[str, Engine]:
     """Every engine that is installed and takes the model, by name.
 
     model    the dense network, zeros and all
-    shape    of one input, without the batch
+    example  a batch of two or more
     threads  that each engine may use
     """
     makers: dict[str, tuple[str, Callable[..., Engine]]] = {
@@ -40,7 +40,6 @@ def find(model: nn.Module, shape: tuple[int, ...], threads: int) -> dict[str, En
         "openvino": ("openvino", openvino),
     }
     found: dict[str, Engine] = {}
-    example = np.zeros((2, *shape), np.float32)
     for name, (module, maker) in makers.items():
         if importlib.util.find_spec(module) is None:
             continue
@@ -116,7 +115,7 @@ def compare(
     rows: list[dict[str, Any]] = []
     runs: dict[str, Engine] = {"asterism": net, **engines}
     for batch in batches:
-        x = np.random.default_rng(0).random((batch, *net.input_shape), np.float32)
+        x = net.example(batch)[0]
         for run in runs.values():
             run(x)
         calls = {name: max(1, int(1e-3 / _seconds(run, x, 3))) for name, run in runs.items()}

@@ -19,13 +19,17 @@ from asterism.storage.atomic_files import write_atomically
 OPSET = 20
 
 
-def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> nn.Module:
+def export_onnx(
+    model: nn.Module, example: Tensor | tuple[Tensor, ...], path: str | Path
+) -> nn.Module:
     """Writes the model without its dead units; returns what was written, as a module.
 
-    The input is called x, the output y, and both take batches of any size.
+    The input is called x, the output y, and both take batches of any size; of several, they are
+    called x1, x2 and so on. Sequences have the length of the example.
 
     model    a network that `compact` knows
-    example  a batch of two or more: of one, the exporter would take its size for a constant
+    example  a batch of two or more: of one, the exporter would take its size for a constant; a
+             tuple of one for each input
     path     the file to write
     """
     smaller = compact(model.eval()).model.eval()
@@ -44,10 +48,14 @@ def _rms_norm(graph: Any, x: Any, sizes: Any, weight: Any, eps: Any) -> Any:
     return made if helper._is_none(weight) else graph.op("Mul", made, weight)
 
 
-def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
+def onnx_bytes(model: nn.Module, example: Tensor | tuple[Tensor, ...]) -> bytes:
     """A model as it is, in the format of ONNX."""
     if importlib.util.find_spec("onnx") is None:
         raise missing("ONNX files need the package onnx", "onnx")
+    examples = example if isinstance(example, tuple) else (example,)
+    with torch.no_grad():
+        results = model(*examples)
+    inputs, outputs = _names("x", examples), _names("y", results)
     buffer: Any = io.BytesIO()  # which the exporter takes, though its types say paths only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter is the old one: it is the simpler
@@ -55,12 +63,18 @@ def onnx_bytes(model: nn.Module, example: Tensor) -> bytes:
         register("aten::rms_norm", _rms_norm, OPSET)
         torch.onnx.export(
             model,
-            (example,),
+            examples,
             buffer,
             dynamo=False,
             opset_version=OPSET,
-            input_names=["x"],
-            output_names=["y"],
-            dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}},
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_axes={name: {0: "batch"} for name in (*inputs, *outputs)},
         )
     return bytes(buffer.getvalue())
+
+
+def _names(name: str, values: Any) -> list[str]:
+    """The plain name, or one with a number for each of several."""
+    several = isinstance(values, tuple) and len(values) > 1
+    return [f"{name}{place}" for place in range(1, len(values) + 1)] if several else [name]

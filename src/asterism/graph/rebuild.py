@@ -29,7 +29,8 @@ class Layers(nn.Module):
         if graph.unknown:
             raise FormatError(f"there is no operation {graph.unknown[0]} to rebuild")
         graph, weights = settle(graph, list(tensors.values()))
-        self.nodes, self.outputs, self.weights = graph.nodes, graph.outputs, len(weights)
+        self.inputs, self.nodes, self.outputs = graph.inputs, graph.nodes, graph.outputs
+        self.weights = len(weights)
         self.functions: dict[int, Callable[..., Tensor]] = {}
         arrays = [torch.from_numpy(np.array(array)) for array in weights]
         params = [nn.Parameter(array, requires_grad=False) for array in arrays]
@@ -73,10 +74,19 @@ class RebuiltOfSeveral(Layers):
     """Of a network with several inputs."""
 
     def forward(self, *inputs: Tensor) -> Any:
-        return self.run(*inputs)
+        given = len(self.inputs)
+        return self.run(*(inputs[place] for place in range(given)))  # by number, for torch.fx
 
 
 def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> Layers:
     """The module of a graph whose weights are in the graph's own order."""
     kind = Rebuilt if len(graph.inputs) == 1 else RebuiltOfSeveral
     return kind(graph, {str(place): array for place, array in enumerate(weights)})
+
+
+def examples(graph: Graph, batch: int = 2) -> tuple[Tensor, ...]:
+    """Zeros for each input of a graph."""
+    kinds = [torch.long if each.integer else torch.float32 for each in graph.inputs]
+    shapes = [each.shape for each in graph.inputs]
+    each = zip(shapes, kinds, strict=True)
+    return tuple(torch.zeros(batch, *shape, dtype=kind) for shape, kind in each)

@@ -202,9 +202,6 @@ class Program(Protocol):
     def scratch(self, size: int) -> Buffer:
         """Memory that a step needs while it runs."""
 
-    def room(self, size: int) -> Buffer:
-        """Memory that only this layer's steps use."""
-
     def constant(self, layer: FusedLayer, numbers: Array) -> None:
         """A layer whose result is the same for every image."""
 

@@ -46,6 +46,7 @@ class Space:
     size: int
     fixed: bool = False
     joined: Space | None = None
+    last: bool = False  # whether units are along the last dimension, which may not be the second
 
     def root(self) -> Space:
         return self if self.joined is None else self.joined.root()
@@ -59,6 +60,7 @@ class Space:
             one.fixed = two.fixed = True
             return
         one.fixed |= two.fixed
+        one.last |= two.last
         two.joined = one
 
 
@@ -114,6 +116,8 @@ class _Walk:
             return self._module(str(node.target), self.modules[str(node.target)], inputs[0])
         called = node.target
         if node.op in ("call_function", "call_method") and len(inputs) == 1:
+            if called in POOL_FUNCTIONS - {F.dropout} and inputs[0].space.root().last:
+                return self._unknown(inputs)
             if _is_flatten(node) or called in POOL_FUNCTIONS:
                 return inputs[0] if not _pads_with_zeros(node) else _unfolded(inputs[0])
             if called in CHANNELWISE_FUNCTIONS or called in ("relu", "tanh", "sigmoid"):
@@ -130,6 +134,8 @@ class _Walk:
             self.flow.norms[name] = (module, value.space)
             return _mapped(value, lambda constant: _normalised(module, constant))
         if isinstance(module, POOLS):
+            if value.space.root().last and not isinstance(module, nn.Dropout):
+                return self._unknown([value])
             return _unfolded(value) if _pads_average(module) else value
         if isinstance(module, CHANNELWISE_MODULES):
             return _mapped(value, module)
@@ -139,10 +145,13 @@ class _Walk:
 
     def _layer(self, name: str, module: nn.Linear | _ConvNd, value: Value) -> Value:
         outputs, inputs = module.weight.shape[:2]
-        if inputs % value.space.size:
+        # In a row of several tokens a unit's numbers are not side by side, as a channel's are.
+        tokens = value.space.root().last and inputs != value.space.size
+        if inputs % value.space.size or tokens:
             value.space.root().fixed = True
         before = self.flow.layers.get(name)
-        makes = Space(outputs) if before is None else before.makes
+        linear = isinstance(module, nn.Linear)
+        makes = Space(outputs, last=linear) if before is None else before.makes
         if before is not None:  # called once more: both calls read the same units
             before.reads.space.join(value.space)
             value = Value(value.space, lambda: None)

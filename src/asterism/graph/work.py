@@ -42,11 +42,8 @@ class Work(NamedTuple):
         """FormatError where a graph would take more; `shapes` are those that `infer` found.
 
         >>> from asterism.graph.network import Node
-        >>> graph = Graph((2**22, 8), (Node("relu", (0,)),))
-        >>> Work(2**30, []).check(graph, [(2**22, 8), (2**22, 8)])
-        >>> Work(2**28, []).check(graph, [(2**22, 8), (2**22, 8)])
-        Traceback (most recent call last):
-        asterism.errors.FormatError: ...
+        >>> graph = Graph((4,), (Node("relu", (0,)),))
+        >>> Work(64, []).check(graph, [(4,), (4,)])
         """
         done, made = 0, shapes[len(graph.inputs) :]
         for place, (node, shape) in enumerate(zip(graph.nodes, made, strict=True)):

@@ -82,9 +82,6 @@ class Builder:
         self.values[layer.out] = self.memory(layer.out)
         return self.values[layer.out]
 
-    def room(self, size: int) -> Buffer:
-        return Buffer(size)
-
     def memory(self, value: int) -> Buffer:
         """For a value image by image: where the caller wants it, if it is a result."""
         if value in self.ends.results:

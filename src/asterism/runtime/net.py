@@ -148,7 +148,7 @@ class Net:
         return made[0] if count == 1 else made[:count], made[count:]
 
     def _streaming(self, steps: int) -> Sized:
-        """The network for parts of so many steps."""
+        """The network for parts of this many steps."""
         from asterism.graph.streaming import streaming
 
         graph = streaming(self.graph, self.shapes, self.weights, steps)
@@ -227,6 +227,14 @@ class Net:
         raise InputError(
             f"{self._name(place)} must have the shape ({', '.join(sizes)}), not {x.shape}"
         )
+
+    def example(self, batch: int) -> tuple[npt.NDArray[Any], ...]:
+        """Random inputs that the network takes, a batch for each."""
+        draw, found = np.random.default_rng(0), list[npt.NDArray[Any]]()
+        for place, each in enumerate(self.graph.inputs):
+            shape, ids = (batch, *each.shape), self._ids.get(place)
+            found.append(draw.random(shape, _F32) if ids is None else draw.integers(0, ids, shape))
+        return tuple(found)
 
     def explain(self, *xs: npt.NDArray[Any] | None) -> str:
         """The plan, layer by layer, with the time predicted, and measured on `xs` if given."""

@@ -59,7 +59,9 @@ def bench(
     text, batches = is_text(as_json, as_csv), _batches(batch)
     net = find_source(file, model, data).net(threads)
     say("asterism: setting up the dense engines; torch.compile takes longest …")
-    found = engines.find(rebuild(net.graph, net.weights), net.input_shape, threads)
+    if len(net.graph.inputs) > 1:
+        raise InputError(f"bench takes a network with one input, and {file} has several")
+    found = engines.find(rebuild(net.graph, net.weights), net.example(2)[0], threads)
     rows = engines.compare(net, found, batches, seconds)
     if not text:
         print_data(rows, rows, as_json)
@@ -73,13 +75,10 @@ def bench(
 
 def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:
     """A batch for each of the two plans that were timed: of single images, and of blocks."""
-    import numpy as np
-
     from asterism.runtime.sized import FEW
 
     sizes = [max((size for size in batches if few == (size < FEW)), default=0) for few in (1, 0)]
-    draw = np.random.default_rng(0)
-    return [draw.random((size, *net.input_shape), np.float32) for size in sizes if size]
+    return [net.example(size)[0] for size in sizes if size]
 
 
 def _line(row: dict[str, Any]) -> str:

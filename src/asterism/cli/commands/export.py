@@ -45,7 +45,7 @@ def export(
 
     from asterism.errors import InputError
     from asterism.export.onnx import export_onnx
-    from asterism.graph.rebuild import rebuild
+    from asterism.graph.rebuild import examples, rebuild
 
     text = is_text(as_json, as_csv)
     if (model is None) != (data is None):
@@ -56,13 +56,11 @@ def export(
     if model is None and source.has_graph():
         net = source.net(threads=1)
         network: torch.nn.Module = rebuild(net.graph, net.weights)
-        example = torch.zeros(2, *net.input_shape)
+        example = examples(net.graph)
     else:
         network = source.network()
         inputs = source.example_inputs(network)
-        if len(inputs) != 1:
-            raise InputError(f"export takes a network with one input, this one has {len(inputs)}")
-        example = torch.cat([inputs[0][:1]] * 2)
+        example = tuple(torch.cat([each[:1]] * 2) for each in inputs)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))
     size = out.stat().st_size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -67,7 +68,9 @@ def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -
     sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
     copied = copy.deepcopy(model).eval()
     try:
-        with plain_attention(copied):
+        with plain_attention(copied), warnings.catch_warnings():
+            # Of recurrent layers, which hold their weights in a list as well.
+            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
             program = export(copied, batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]

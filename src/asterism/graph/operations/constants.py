@@ -59,7 +59,7 @@ class Weight(Constant):
         return given[0]
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return _spread
+        return spread
 
 
 class WeightNorm(Constant):
@@ -97,10 +97,10 @@ class WeightNorm(Constant):
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
         norm = torch._weight_norm
-        return lambda x, direction, length: _spread(x, norm(direction, length, node["dim"]))
+        return lambda x, direction, length: spread(x, norm(direction, length, node["dim"]))
 
 
-def _spread(x: Any, weight: Any) -> Any:
+def spread(x: Any, weight: Any) -> Any:
     """A tensor once for each example of a batch, in a form that can be traced."""
     return weight.expand_as(x.new_zeros((x.shape[0], *weight.shape)))
 

@@ -30,7 +30,7 @@ _PAIRS = ("padding", "stride", "dilation")
 
 
 class Conv(Operation):
-    """A signal of one dimension is an image of height 1; how it runs is runtime/layers/convolutions.py."""
+    """A signal of one dimension is an image of height 1; it runs by runtime/layers/convolutions."""
 
     name, code = "conv", 1
     defaults = settings(

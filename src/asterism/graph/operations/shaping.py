@@ -109,7 +109,9 @@ class Moving(Operation):
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         moved = self.places(layer.node, program.seen(layer))
-        step: dict[str, Any] = {"sizes": [moved.size], "data": (moved,)}
+        run = _run(moved)
+        firsts = np.ascontiguousarray(moved.reshape(-1)[::run])
+        step: dict[str, Any] = {"sizes": [firsts.size, run], "data": (firsts,)}
         source = program.rows(layer.inputs[0], layer)
         out = program.out(layer)
         program.add("GATHER", layer, source, out, **step, a=self.filling(layer.node))
@@ -119,6 +121,14 @@ class Moving(Operation):
         read = np.zeros(math.prod(shape), bool)
         read[places[places >= 0]] = True
         return read.reshape(shape)
+
+
+def _run(places: npt.NDArray[np.int32]) -> int:
+    """How many numbers stay side by side, all along the last dimension, or one."""
+    length = places.shape[-1] if places.ndim else 1
+    rows = places.reshape(-1, max(1, length))
+    together = bool((np.diff(rows) == 1).all()) and bool((rows >= 0).all())
+    return length if together and length > 1 else 1
 
 
 class Permute(Moving):

@@ -46,6 +46,22 @@ void asterism_activate(const Step *s, float *x, int64_t n)
     }
 }
 
+/* Of numbers less their mean, or of the squares of these. Eight sums side by side: each would wait for
+   its last addition. */
+static double sum_of(const float *in, int64_t n, double mean, const int power)
+{
+    double sums[8] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; j++) {
+            double x = in[i + j] - mean;
+            sums[j] += power == 2 ? x * x : x;
+        }
+    for (; i < n; i++) sum += power == 2 ? (in[i] - mean) * (in[i] - mean) : in[i] - mean;
+    for (int j = 0; j < 8; j++) sum += sums[j];
+    return sum;
+}
+
 /* size: rows, row length; data: weight and bias, or none. With b, nothing is subtracted. */
 void asterism_layer_norm(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
@@ -53,11 +69,8 @@ void asterism_layer_norm(const Step *s, const float *in, const float *other, flo
     int64_t n = s->size[1];
     (void)other, (void)images;
     for (int64_t row = 0; row < s->size[0]; row++, in += n, out += n) {
-        double sum = 0, square = 0;
-        for (int64_t i = 0; i < n; i++) sum += in[i];
-        double mean = s->b ? 0 : sum / n;
-        for (int64_t i = 0; i < n; i++) square += (in[i] - mean) * (in[i] - mean);
-        double factor = 1 / sqrt(square / n + s->a);
+        double mean = s->b ? 0 : sum_of(in, n, 0, 1) / n;
+        double factor = 1 / sqrt(sum_of(in, n, mean, 2) / n + s->a);
         for (int64_t i = 0; i < n; i++)
             out[i] = (float)((in[i] - mean) * factor);
         if (weight)
@@ -85,12 +98,18 @@ void asterism_softmax(const Step *s, const float *in, const float *other, float 
         }
 }
 
-/* A place before the first is that of no input, but of the number a. */
+/* size: places, and how many numbers follow each of them. A place before the first is that of no
+   input, but of the number a; then they are one by one. */
 void asterism_gather(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int32_t *places = s->data[0];
     (void)other, (void)images;
-    for (int64_t i = 0; i < s->size[0]; i++) out[i] = places[i] < 0 ? s->a : in[places[i]];
+    int64_t run = s->size[1];
+    if (run > 1)
+        for (int64_t i = 0; i < s->size[0]; i++)
+            memcpy(out + i * run, in + places[i], run * sizeof(float));
+    else
+        for (int64_t i = 0; i < s->size[0]; i++) out[i] = places[i] < 0 ? s->a : in[places[i]];
 }
 
 /* size: chunks, their length, the distance between them in the output, the first one's place. */

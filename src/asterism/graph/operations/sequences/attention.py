@@ -21,7 +21,6 @@ from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Prog
 
 LANES = 16  # as in kernels/program.h
 QUERIES = 4  # as in kernels/layers/attention.h
-MAX_WORK = 2**34  # products of one example: some seconds
 
 
 class Attention(Operation):
@@ -68,10 +67,15 @@ class Attention(Operation):
         heads = node["heads"]
         need(heads > 0 and width % heads == 0 and values % heads == 0, f"{heads} heads")
         need(width == same and keys == count, f"shapes {list(inputs)}")
-        work = queries * keys * (width + values)
-        need(work <= MAX_WORK and heads * queries * keys <= MAX_SIZE, "so many tokens")
+        need(heads * queries * keys <= MAX_SIZE, "more tokens than one example may have")
         fit(node, given[0], heads, queries, keys)
         return (queries, values)
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        (queries, width), (keys, _), (_, values) = inputs
+        return queries * keys * (width + values)
 
     def scale(self, node: NodeLike, width: int) -> float:
         return float(node.number("scale")) or 1 / math.sqrt(max(1, width // node["heads"]))
@@ -95,7 +99,8 @@ class Attention(Operation):
 
         def attention(query: Any, key: Any, value: Any, mask: Any) -> Any:
             parts = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)]
-            mask = mask if mask is None or kind == ADDED else (mask != 0) == (kind == SHOWN)
+            if mask is not None and kind != ADDED:
+                mask = mask != 0 if kind == SHOWN else mask == 0
             found = torch.nn.functional.scaled_dot_product_attention(
                 *parts, attn_mask=mask, is_causal=causal, scale=scale
             )
@@ -114,7 +119,7 @@ class Attention(Operation):
         sizes = [queries, keys, heads, width // heads, values // heads, padded]
         sizes += [layer.node["causal"], pitch]
         query, key, value = (program.rows(each, layer) for each in layer.inputs)
-        packed = program.room(width * padded + keys * values + QUERIES * padded)
+        packed = program.scratch(width * padded + keys * values + QUERIES * padded)
         program.add("KEYS", layer, key, packed, other=value, sizes=sizes)
         step: dict[str, Any] = {"other": packed, "sizes": sizes, "data": data}
         scale = self.scale(layer.node, width)
@@ -216,8 +221,12 @@ class MatMul(Operation):
         one, other = inputs
         need(len(one) == len(other) >= 2, f"shapes {list(inputs)}")
         need(one[:-2] == other[:-2] and one[-1] == other[-2], f"shapes {list(inputs)}")
-        need(math.prod(one) * other[-1] <= MAX_WORK, "so many products")
         return (*one[:-1], other[-1])
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return math.prod(inputs[0]) * inputs[1][-1]
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         return inputs[0] @ inputs[1]

@@ -34,6 +34,11 @@ class Embedding(Operation):
         need(0 < len(table) <= MAX_IDS, f"a table of {len(table)} rows")
         return (*inputs[0], table.shape[1])
 
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return 0  # it only copies
+
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         assert given[0] is not None
         return given[0][np.clip(inputs[0], 0, len(given[0]) - 1).astype(np.int64)]

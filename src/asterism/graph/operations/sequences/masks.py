@@ -87,20 +87,28 @@ class Hide(Operation):
             return hidden[None]
         return np.asarray(np.isneginf(added(node, mask, *shape[-2:])))
 
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return 0  # it only copies
+
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         hidden = self.hidden(node, given[0], shape)
         hidden = hidden.reshape(shape if len(hidden) > 1 else shape[-2:])
         return np.where(hidden, np.float32(node.number("fill")), inputs[0])
 
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        kind, fill = node["mask"], float(node.number("fill"))
+    def torch(
+        self, torch: Any, node: NodeLike, given: Sequence[Any], shapes: Sequence[Shape]
+    ) -> Any:
+        kind, fill, sizes = node["mask"], float(node.number("fill")), shapes[0][-2:]
 
         def hide(x: Any, mask: Any) -> Any:
             if mask is None:
-                mask, shown = torch.ones(x.shape[-2], x.shape[-1]).tril(), True
+                hidden = torch.ones(sizes).tril() == 0
             else:
-                shown = kind == SHOWN
-            return x.masked_fill((mask == 0) == shown, fill)
+                part = mask[..., : sizes[0], : sizes[1]]
+                hidden = part == 0 if kind == SHOWN else part != 0
+            return x.masked_fill(hidden, fill)
 
         return hide
 

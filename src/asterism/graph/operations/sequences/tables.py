@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from asterism.graph.operations.constants import spread
 from asterism.graph.operations.operation import Example, Operation, UnsupportedError, need
 from asterism.graph.stages import Array, Call, FusedLayer, Given, Mask, NodeLike, Program, Shape
 
@@ -45,6 +46,11 @@ class Cut(Operation):
         assert table is not None
         return np.ascontiguousarray(table[tuple(slice(size) for size in shape)])
 
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return 0  # it only copies
+
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         return np.broadcast_to(self.part(given[0], shape), (len(inputs[0]), *shape))
 
@@ -55,10 +61,7 @@ class Cut(Operation):
         each = zip(node.sizes, table.shape, strict=True)
         part = tuple(slice(shapes[0][dim - 1] if dim else whole) for dim, whole in each)
 
-        def cut(x: Any, weight: Any) -> Any:
-            return weight[part].expand(x.shape[0], *weight[part].shape)
-
-        return cut
+        return lambda x, weight: spread(x, weight[part])
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         program.constant(layer, self.part(layer.weights[0], program.shapes[layer.out]))
