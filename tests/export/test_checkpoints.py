@@ -198,3 +198,27 @@ def test_bad_input_is_one_line(tmp_path: Path):
 def test_help_shows_an_example():
     for name in ("compress", "inspect"):
         assert "Example" in command(name, "--help").stdout
+
+
+class Odd(nn.Module):
+    """Three operations that are not known, one after the other."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.bernoulli(torch.special.digamma(torch.erf(x.relu()))).cumsum(1)
+
+
+def test_what_cannot_be_run_is_said_when_it_is_saved_by_its_first_operation(tmp_path: Path):
+    path = tmp_path / "odd.asterism"
+    with pytest.warns(UserWarning, match="cannot be run") as said:
+        asterism.save(Odd(), path, example_inputs=torch.zeros(1, 4))
+    (message,) = [str(each.message) for each in said]
+    assert "aten.erf.default" in message
+    assert not [name for name in ("digamma", "bernoulli", "cumsum") if name in message]
+    with pytest.raises(FormatError, match="no operation aten.erf.default$"):
+        asterism.runtime.load(path)
+
+
+def test_a_network_that_would_take_too_long_is_said_too(tmp_path: Path):
+    model = nn.Sequential(nn.Conv2d(1, 1, 1, padding=(0, 2**22)))
+    with pytest.warns(UserWarning, match="max_work"):
+        asterism.save(model, tmp_path / "wide.asterism", example_inputs=torch.zeros(1, 1, 1, 1))

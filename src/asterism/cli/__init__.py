@@ -5,6 +5,9 @@ all that is installed, the program tells what it can do and what to install.
 
     commands/    one file for each command
     program      the commands as one program
+    voice        -q and -v: what a command says beside its result
+    output       the result as text, JSON or CSV
+    plain_help   the help in words
     common       what several commands share
     source       a file, or the folder of a run, with its model and data
     factories    models and data by the name of the function that makes them

@@ -10,9 +10,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
-from asterism.weights.metrics import kurtosis
+from asterism.search.progress.words import percent
 from asterism.weights.names import layer
 
 MOST_ROWS = 20
@@ -20,11 +21,11 @@ MOST_ROWS = 20
 
 
 class LayerStatus(NamedTuple):
-    """What is shown of a layer; the kurtosis is nan where it has none."""
+    """What is shown of a layer: how many of its weights are left."""
 
     name: str
     nonzeros: int
-    kurtosis: float
+    size: int
 
 
 def layer_statuses(weights: Mapping[str, Tensor]) -> list[LayerStatus]:
@@ -32,24 +33,25 @@ def layer_statuses(weights: Mapping[str, Tensor]) -> list[LayerStatus]:
 
     >>> import torch
     >>> layer_statuses({"fc.weight": torch.tensor([[-1.0, 1.0]])})
-    [LayerStatus(name='fc', nonzeros=2, kurtosis=1.0)]
+    [LayerStatus(name='fc', nonzeros=2, size=2)]
     """
     return [
-        LayerStatus(layer(name), int(weight.count_nonzero()), kurtosis(weight))
+        LayerStatus(layer(name), int(weight.count_nonzero()), weight.numel())
         for name, weight in weights.items()
     ]
 
 
-def layer_table(rows: Sequence[LayerStatus], caption: str) -> Table:
-    """A line for each layer, of many the ones with most weights, and what else there is to say."""
-    table = Table(box=None, caption=caption, caption_justify="left")
-    for title in ("layer", "weights", "kurtosis"):
+def layer_table(rows: Sequence[LayerStatus]) -> Table:
+    """A line for each layer, of many the ones with most weights."""
+    table = Table(box=None)
+    for title in ("layer", "weights left", "of", "share"):
         table.add_column(title, justify="left" if title == "layer" else "right")
     largest = sorted(rows, key=lambda row: -row.nonzeros)[:MOST_ROWS]
     for row in (row for row in rows if row in largest):
-        table.add_row(row.name, f"{row.nonzeros:,}", f"{row.kurtosis:.1f}")
+        share = percent(row.nonzeros / row.size)
+        table.add_row(row.name, f"{row.nonzeros:,}", f"{row.size:,}", share)
     if len(rows) > len(largest):
-        table.add_row(f"and {len(rows) - len(largest)} more", "", "")
+        table.add_row(f"and {len(rows) - len(largest)} more", "", "", "")
     return table
 
 
@@ -60,7 +62,7 @@ class Board:
         self.live, self.bar = live, bar
 
     def show(self, rows: Sequence[LayerStatus], caption: str) -> None:
-        self.live.update(Group(layer_table(rows, caption), self.bar))
+        self.live.update(Group(layer_table(rows), Text(caption), self.bar))
 
 
 @contextmanager

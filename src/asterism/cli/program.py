@@ -16,23 +16,20 @@ from asterism.cli.commands.plan import plan
 from asterism.cli.commands.report import report
 from asterism.cli.commands.reproduce import reproduce
 from asterism.cli.commands.sparsify import sparsify
+from asterism.cli.plain_help import PlainCommand, PlainGroup
+from asterism.cli.voice import with_voice
 
 app = typer.Typer(
-    help="Sparse neural networks by re-weighted learning.",
+    help="Make neural networks sparse, save them small, run them without PyTorch.\n\nStart with:"
+    "  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net",
+    cls=PlainGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command()(reproduce)
-app.command()(plan)
-app.command()(compress)
-app.command()(inspect)
-app.command()(sparsify)
-app.command()(evaluate)
-app.command()(bench)
-app.command()(export)
-app.command()(report)
+for _command in (sparsify, plan, report, compress, evaluate, inspect, bench, export, reproduce):
+    app.command(cls=PlainCommand)(with_voice(_command, needs_torch=_command is not inspect))
 
 
 @app.callback(invoke_without_command=True)

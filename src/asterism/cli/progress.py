@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from math import prod
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from asterism.cli.layer_table import Board, LayerStatus, board
 from asterism.experiments.budgets import Budget
 from asterism.experiments.jobs import Job, Monitor, planned_epochs
+from asterism.experiments.lenets import weight_shapes
 from asterism.experiments.reproduce import jobs
 from asterism.experiments.results import EpochRecord
 from asterism.experiments.training import Watch
@@ -70,8 +72,8 @@ class Bar:
             nonlocal last
             last = record
             self._advance(job, record["epoch"])
-            tails = record["kurtosis"]
-            rows = [LayerStatus(name, kept, tails[name]) for name, kept in record["layers"].items()]
+            sizes = {name: prod(shape) for name, shape in weight_shapes(job.model).items()}
+            rows = [LayerStatus(name, kept, sizes[name]) for name, kept in record["layers"].items()]
             self.shown.show(rows, describe_epoch(record, epochs))
 
         yield watch

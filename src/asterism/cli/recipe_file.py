@@ -27,10 +27,11 @@ else:
 class Recipe(SparsifyOptions):
     """The search's options, and where the model and the data come from.
 
-    model    makes the trained model: pkg.module:function or file.py:function
-    data     makes (train_loader, valid_loader), or a dict with loss and metric
-    weights  trained weights: .safetensors, .pt or .asterism
-    seed     random seed of torch, set before anything is made
+    model    the function that returns the trained model: file.py:function or pkg.module:function
+    data     the function that returns (train_loader, valid_loader), or a dict that may add loss,
+             metric and higher_is_better
+    weights  trained weights to load: .safetensors, .pt or .asterism
+    seed     random seed
     """
 
     model: str

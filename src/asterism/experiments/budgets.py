@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from asterism.errors import InputError
 from asterism.experiments.data.augmentation import Shift
@@ -217,21 +216,10 @@ def rows(densities: tuple[float, float, float], epochs: tuple[int, int, int]) ->
     }
 
 
-def retrained_live(methods: dict[str, Any]) -> dict[str, Method]:
-    """The same with their retraining through the live weights alone, at a quarter of the time."""
-    return {
-        key: Then(
-            replace(method, retrain_epochs=0),
-            Polish(retrain_epochs=method.retrain_epochs, lr=method.lr, weight_decay=5e-4),
-        )
-        for key, method in methods.items()
-    }
-
-
 QUICK = Budget(
     {
         "dense": Dense(epochs=5),
-        **retrained_live(rows((0.0125, 0.0125, 0.0165), epochs=(4, 1, 3))),
+        **rows((0.0125, 0.0125, 0.0165), epochs=(4, 1, 3)),
         "dns": DynamicNetworkSurgery(surgery_epochs=4, retrain_epochs=1, lr=0.02),
         "lwc": LearningWeightsAndConnections(rounds=3, epochs_per_round=1, lr=0.01),
         **figure_runs(reweights=8),

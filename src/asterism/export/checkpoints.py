@@ -7,6 +7,7 @@ unpickled but what torch calls weights only.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from asterism import file
-from asterism.errors import InputError, one_line
+from asterism.errors import FormatError, InputError, one_line
 from asterism.file.dtypes import DTYPES, FLOATS
+from asterism.graph.constants import settle
 from asterism.graph.network import encode
+from asterism.graph.shapes import infer
+from asterism.graph.work import Work
 from asterism.storage.atomic_files import write_atomically
 
 SMALL_ELEMENTS = 1 << 21
@@ -68,7 +72,7 @@ def save(
     if example_inputs is not None:
         if not isinstance(model, nn.Module):
             raise InputError("example_inputs need the model, not its state dict")
-        graph = _capture(model, example_inputs)
+        graph = _capture(model, example_inputs, list(arrays.values()))
     return file.write(
         path, arrays, graph=graph, mode=choose_mode(arrays, mode), bits=bits, dtypes=dtypes
     )
@@ -206,7 +210,14 @@ def _kind(found: Any) -> str:
     return f"a dict with {names}{', …' if len(found) > 5 else ''}"
 
 
-def _capture(model: nn.Module, example_inputs: Any) -> bytes:
+def _capture(model: nn.Module, example_inputs: Any, weights: list[NDArray[Any]]) -> bytes:
+    """The graph, and a warning where the runtime could not run it."""
     from asterism.graph.capture import capture  # torch.export takes long to import
 
-    return encode(capture(model, example_inputs))
+    graph = capture(model, example_inputs)
+    try:
+        plain, all_weights = settle(graph, weights)
+        Work.allowed(all_weights).check(plain, infer(plain, all_weights))
+    except FormatError as error:
+        warnings.warn(f"the file is written, but cannot be run: {error}", stacklevel=3)
+    return encode(graph)

@@ -5,6 +5,7 @@ encoding       numbers and names as bytes
 operations     what a layer may be: one class each, with all that any stage knows of it
 stages         what the stages hand to an operation
 shapes         whether a graph and its weights fit together
+work           how much a graph may compute
 constants      weights that are computed from weights
 capture        from a torch module to a graph
 rebuild        from a graph to a torch module

@@ -73,7 +73,7 @@ def _by_parameter(model: nn.Module, sizes: list[Any]) -> tuple[Any, ...]:
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         return tuple(sizes)
     before = kinds.index(inspect.Parameter.VAR_POSITIONAL)
-    return (*sizes[:before], tuple(sizes[before:]))
+    return (*sizes[:before], tuple(sizes[before:])) if len(sizes) > before else tuple(sizes)
 
 
 _WHOLE = (torch.int64, torch.int32)
@@ -209,7 +209,8 @@ class _Translation:
         except (UnsupportedError, KeyError) as error:
             del self.nodes[length:]
             self.turned.discard(node)
-            read = [self.values[arg] for arg in node.all_input_nodes if arg in self.values]
+            made = [arg for arg in node.all_input_nodes if _name(arg) not in _ZEROS]
+            read = [self.values[arg] for arg in made if arg in self.values]
             form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
             return self.add(Node(_name(node) + form, tuple(read)))
 
@@ -221,7 +222,7 @@ class _Translation:
         turned = [each in self.turned for each in (node.args[:1] if recurrent else read)]
         if not any(turned):
             return _Call(self, node, item)
-        if not all(turned) or not _knows_dims(rule):
+        if not all(turned) or not _knows_dims(rule) or item is not None:
             raise UnsupportedError
         if self.is_turned(_shape(node)):
             self.turned.add(node)

@@ -12,6 +12,7 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.constants import Constant
 from asterism.graph.shapes import infer
 from asterism.graph.stages import Array
+from asterism.graph.work import Work
 
 
 def settle(graph: Graph, weights: Sequence[Array]) -> tuple[Graph, list[Array]]:
@@ -47,6 +48,7 @@ def _computed(graph: Graph, value: int, weights: Sequence[Array]) -> Array:
         if node.made_weights or not (constant or all(each >= count for each in node.inputs)):
             raise FormatError(f"a weight is computed by {node.op}, from more than weights")
     shapes = infer(part, weights)
+    Work.allowed(weights).check(part, shapes)
     values = [np.zeros((1, 1), np.float32)] * count
     with np.errstate(all="ignore"):
         for node, shape in zip(part.nodes, shapes[count:], strict=True):

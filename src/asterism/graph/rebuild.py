@@ -27,7 +27,7 @@ class Rebuilt(nn.Module):
     def __init__(self, graph: Graph, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         super().__init__()
         if graph.unknown:
-            raise FormatError(f"there is no operation {', '.join(graph.unknown)} to rebuild")
+            raise FormatError(f"there is no operation {graph.unknown[0]} to rebuild")
         graph, weights = settle(graph, list(tensors.values()))
         self.nodes, self.outputs, self.weights = graph.nodes, graph.outputs, len(weights)
         self.functions: dict[int, Callable[..., Tensor]] = {}

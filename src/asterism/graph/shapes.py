@@ -32,7 +32,7 @@ def infer(
     [(4,), (3,)]
     """
     if graph.unknown:
-        raise FormatError(f"the runtime has no operation {', '.join(graph.unknown)}")
+        raise FormatError(f"the runtime has no operation {graph.unknown[0]}")
     if not graph.nodes:
         raise FormatError("the graph has no layers")
     shapes = [each.shape for each in graph.inputs] if given is None else list(given)

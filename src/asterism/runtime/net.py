@@ -18,6 +18,7 @@ from asterism.graph.network import Graph, decode
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import MAX_IDS
 from asterism.graph.stages import Array, FusedLayer, Shape
+from asterism.graph.work import Work
 from asterism.runtime.lowering import memory
 from asterism.runtime.packing import BLOCK
 from asterism.runtime.sized import FEW, Sized, without_kernel
@@ -44,7 +45,12 @@ class Net:
     """
 
     def __init__(
-        self, graph: Graph, tensors: Mapping[str, npt.NDArray[Any]], *, threads: int = 1
+        self,
+        graph: Graph,
+        tensors: Mapping[str, npt.NDArray[Any]],
+        *,
+        threads: int = 1,
+        max_work: int | None = None,
     ) -> None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, got {threads}")
@@ -52,7 +58,9 @@ class Net:
         weights = [_float32(array) for array in tensors.values()]
         self.graph, self.weights = graph, _ = settle(graph, weights)
         self._library = library.load()
-        self._own = Sized(graph, self.weights, [each.shape for each in graph.inputs], self._library)
+        self._work = Work.allowed(self.weights, max_work)
+        own = [each.shape for each in graph.inputs]
+        self._own = Sized(graph, self.weights, own, self._library, self._work)
         if self._library is None:
             _say_once()
         self.shapes = self._own.shapes
@@ -94,7 +102,7 @@ class Net:
 
     def _sized(self, shapes: tuple[Shape, ...]) -> Sized:
         try:
-            return Sized(self.graph, self.weights, shapes, self._library)
+            return Sized(self.graph, self.weights, shapes, self._library, self._work)
         except FormatError as error:
             raise InputError(f"the network does not take inputs of these sizes: {error}") from error
 
@@ -153,8 +161,15 @@ class Net:
         return explain(sized.program(many).plans[many], sized.layers, self.level, many, times)
 
 
-def load(path: str | Path, *, threads: int = 1) -> Net:
-    """The network in a file that was saved with its graph."""
+def load(path: str | Path, *, threads: int = 1, max_work: int | None = None) -> Net:
+    """The network in a file that was saved with its graph.
+
+    path      the file
+    threads   that share a batch
+    max_work  multiply-adds that one example may take, each number of a value counted as 16; by
+              default as many as the file's weights make plausible, so that a file of a few bytes
+              cannot keep the machine busy
+    """
     from asterism.file import read
 
     contents = read(path)
@@ -166,7 +181,7 @@ def load(path: str | Path, *, threads: int = 1) -> Net:
         name: _widened(array, contents.dtypes[name]) for name, array in contents.tensors.items()
     }
     try:
-        return Net(decode(contents.graph), tensors, threads=threads)
+        return Net(decode(contents.graph), tensors, threads=threads, max_work=max_work)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
 

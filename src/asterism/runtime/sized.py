@@ -19,6 +19,7 @@ from asterism.graph.network import Graph
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
+from asterism.graph.work import Work
 from asterism.runtime.building import Ends
 from asterism.runtime.lowering import lower, memory
 from asterism.runtime.program import plan
@@ -47,9 +48,11 @@ class Sized:
         weights: Sequence[Array],
         given: Sequence[Shape],
         lib: ctypes.CDLL | None,
+        work: Work,
     ) -> None:
         self.graph, self.weights = graph, weights
         self.shapes = infer(graph, weights, given)
+        work.check(graph, self.shapes)
         self.layers: list[FusedLayer] = []
         self._few: _Compiled | None = None  # for single images: if any of it is compiled
         self._many: _Compiled | None = None  # for blocks of them as well: once a batch has come

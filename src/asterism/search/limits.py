@@ -78,6 +78,9 @@ class Goal:
         )
 
 
+REWEIGHTING_COST = 0.25
+"""What of the tolerance re-weighting may use up: the cuts after it need the rest."""
+
 SPENT = "the budget is spent"
 """Why a search ended that a larger budget may continue."""
 

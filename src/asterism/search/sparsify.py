@@ -8,7 +8,7 @@ search itself is `asterism.search.strategy`, what it has found `asterism.search.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from torch import nn
 from asterism.search.folder import Files, open_folder
 from asterism.search.options import SparsifyOptions
 from asterism.search.pareto import Point, TrialRecord
+from asterism.search.progress.display import Table, showing
 from asterism.search.state import SearchState, Watch
 from asterism.search.strategy import Search
 from asterism.search.task import TaskLike, check_task
@@ -70,18 +71,21 @@ def sparsify(
     run: str | Path | None = None,
     resume: bool = False,
     watch: Watch | None = None,
+    progress: bool | None = None,
 ) -> SparsifyResult:
     """Makes a trained model as sparse as it gets with its metric within `max_drop` of the dense.
 
-    model   trained; changed in place, and whatever happens it ends holding the best weights found
-            so far. Zeros in it stay zero
-    task    what to train and how to measure it: `supervised(train_loader, valid_loader)`,
-            `Task(fit, evaluate)`, or anything else that has `fit`, `evaluate` and
-            `higher_is_better`
-    run     a folder to keep the search in; it is locked meanwhile, and claimed once the first call
-            of `fit` was successful
-    resume  whether to continue the search that the folder holds
-    watch   called with each record of the history
+    model     trained; changed in place, and whatever happens it ends holding the best weights found
+              so far. Zeros in it stay zero
+    task      what to train and how to measure it: `supervised(train_loader, valid_loader)`,
+              `Task(fit, evaluate)`, or anything else that has `fit`, `evaluate` and
+              `higher_is_better`
+    run       a folder to keep the search in; it is locked meanwhile, and claimed once the first
+              call of `fit` was successful
+    resume    whether to continue the search that the folder holds
+    watch     called with each record of the history
+    progress  a bar in a terminal or a notebook, lines on standard error elsewhere; False for
+              neither. `logging.getLogger("asterism")` gets the lines in any case
 
     The other arguments are the search's options, which `SparsifyOptions` explains one by one:
 
@@ -115,7 +119,7 @@ def sparsify(
         penalty=penalty,
         densities=densities,
     )
-    return search(model, task, options, run=run, resume=resume, watch=watch)
+    return search(model, task, options, run=run, resume=resume, watch=watch, progress=progress)
 
 
 def search(
@@ -126,6 +130,8 @@ def search(
     run: str | Path | None = None,
     resume: bool = False,
     watch: Watch | None = None,
+    progress: bool | None = None,
+    table: Table | None = None,
     beside: Files | None = None,
 ) -> SparsifyResult:
     """`sparsify` with its options as one object.
@@ -133,6 +139,8 @@ def search(
     model, task         as for `sparsify`
     options             already checked
     run, resume, watch  as for `sparsify`
+    progress            as for `sparsify`
+    table               makes what a terminal shows above the bar
     beside              more JSON to keep in the folder, by the file's name
     """
     check_task(task)
@@ -142,11 +150,13 @@ def search(
     files = None if run is None else {ABOUT: _about(trainer), **(beside or {})}
     with modes_kept(model), open_folder(run, config, resume, files) as folder:
         goal, generators = options.goal(task.higher_is_better), getattr(task, "generators", ())
-        state = SearchState(trainer, goal, folder, generators, watch)
-        try:
-            Search(trainer, options, state).run()
-        finally:
-            state.leave_best()
+        with showing(goal, options.budget(), progress, table) as shown:
+            trainer = replace(trainer, on_step=shown.step)
+            state = SearchState(trainer, goal, folder, generators, watch, shown)
+            try:
+                Search(trainer, options, state).run()
+            finally:
+                state.leave_best()
     position = state.position
     return SparsifyResult(model, state.points, position.history, position.stop_reason, state.best)
 

@@ -15,8 +15,9 @@ import torch
 
 from asterism.errors import FormatError
 from asterism.search.folder import SearchFolder
-from asterism.search.limits import Goal
+from asterism.search.limits import Goal, SearchBudget
 from asterism.search.pareto import Point, TrialRecord, pareto
+from asterism.search.progress.display import Progress
 from asterism.search.trial import Trainer
 from asterism.storage import random_state
 from asterism.storage.packing import Packed, pack, unpack
@@ -39,20 +40,27 @@ class Position:
     epochs: int = 0
     epochs_per_cut: int = 0
     seconds: float = 0.0
+    failed: list[tuple[int, int, int]] = field(default_factory=list)  # weights, epochs, of how many
     stop_reason: str = ""
     history: list[TrialRecord] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """What a snapshot can hold."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**plain, "history": [record.to_json() for record in self.history]}
+        failed = [list(each) for each in self.failed]
+        return {
+            **plain,
+            "failed": failed,
+            "history": [record.to_json() for record in self.history],
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Position:
         history = [TrialRecord.from_json(record) for record in plain["history"]]
         # Snapshots of earlier searches call the strength a pull.
         settings = {"strength" if name == "pull" else name: each for name, each in plain.items()}
-        return cls(**{**settings, "history": history})
+        failed = [tuple(each) for each in plain.get("failed", ())]
+        return cls(**{**settings, "history": history, "failed": failed})
 
 
 class SearchState:
@@ -63,6 +71,7 @@ class SearchState:
     folder      where all of it is saved
     generators  random generators of the task's own
     watch       called with each record
+    progress    what a person sees; nothing if not given
     """
 
     def __init__(
@@ -72,9 +81,11 @@ class SearchState:
         folder: SearchFolder,
         generators: Sequence[torch.Generator] = (),
         watch: Watch | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.trainer, self.goal, self.folder = trainer, goal, folder
         self.generators, self.watch = generators, watch
+        self.progress = progress or Progress(goal, SearchBudget())
         self.total = sum(trainer.sizes().values())
         self.position = Position(pack(trainer.model.state_dict()))
         self.start = self._point(math.nan, self.position.base)
@@ -119,6 +130,7 @@ class SearchState:
             losses=self._take_losses(),
         )
         self.position.history.append(record)
+        self.progress.end(record)
         if self.watch is not None:
             self.watch(record)
 

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from asterism.errors import InputError
 from asterism.pruning.scores import count
-from asterism.search.limits import SPENT, TRIALS, UNTRAINED
+from asterism.search.limits import REWEIGHTING_COST, SPENT, TRIALS, UNTRAINED
 from asterism.search.options import SparsifyOptions
+from asterism.search.progress.words import percent
 from asterism.search.state import Position, SearchState
 from asterism.search.trial import CollapseError, Trainer
 from asterism.storage.packing import Packed, unpack
@@ -37,8 +38,8 @@ PATIENT_RATIO, PATIENCE = 0.7, 2
 FIRST_STRENGTH, STRENGTH_FACTOR = 3.0, 3.0
 """Re-weighting grows stronger from trial to trial, as long as the metric bears it."""
 
-REWEIGHTING_TRIALS, REWEIGHTING_COST = 4, 0.25
-"""What of the tolerance re-weighting may use up: the cuts after it need the rest."""
+REWEIGHTING_TRIALS = 4
+"""As many at the most."""
 
 SETTLING_COST = 4.0
 """What of the tolerance an epoch may cost at its full learning rate: it is no retraining yet."""
@@ -119,8 +120,23 @@ class Search:
         target = count(position.density * position.ratio, self.total)
         if target < self.fewest:
             return self._finished("hardly a weight is left to cut")
-        self._cut(epochs, target / self.total)
+        if self._has_failed(target, epochs):
+            position.ratio = math.sqrt(position.ratio)
+        else:
+            self._cut(epochs, target)
         return ""
+
+    def _has_failed(self, target: int, epochs: int) -> bool:
+        """Whether this cut, or from the same weights a smaller one, failed with no fewer epochs."""
+        base = self._base_size()
+        return any(
+            epochs <= tried and (target == failed or (base == before and target < failed))
+            for failed, tried, before in self.position.failed
+        )
+
+    def _base_size(self) -> int:
+        """The weights of the network from which the next trial starts, for telling bases apart."""
+        return round(self.position.density * self.total)
 
     def _begin_anew(self) -> bool:
         """Where re-weighting has left nothing that can be cut, the dense network may have."""
@@ -143,7 +159,7 @@ class Search:
         """An epoch of plain training: counts its steps, and shows whether the optimizer is fit."""
         position = self.position
         taken: list[int] = []
-        with self._trial(1):
+        with self._trial(1, "training without a cut"):
             metric, note = self._attempt(lambda: taken.append(self.trainer.settle(1)))
         steps = sum(taken)
         good = self.state.is_good(metric, SETTLING_COST)
@@ -184,7 +200,7 @@ class Search:
             position.strength = 0.0
             return
         strength, steps = position.strength, round(position.steps * epochs)
-        with self._trial(epochs):
+        with self._trial(epochs, "re-weighting"):
             metric, note = self._attempt(
                 lambda: self.trainer.reweight(
                     epochs, (strength / STRENGTH_FACTOR, strength), steps, self._alive()
@@ -195,16 +211,24 @@ class Search:
         stronger = good and done < REWEIGHTING_TRIALS
         position.strength = strength * STRENGTH_FACTOR if stronger else 0.0
 
-    def _cut(self, epochs: int, target: float) -> None:
+    def _cut(self, epochs: int, target: int) -> None:
         """Cuts and retrains from the base; what fails is rolled back, and the next cut smaller."""
-        position = self.position
+        position, density = self.position, target / self.total
         first, steps = 1.0 if position.cut else position.density, round(position.steps * epochs)
-        with self._trial(epochs):
-            metric, note = self._attempt(lambda: self.trainer.cut(epochs, target, steps, first))
-        if self._conclude("cut", metric, note):
-            position.density, position.cut = target, True
-        else:
+        with self._trial(epochs, f"cut to {percent(density)}"):
+            metric, note = self._attempt(lambda: self.trainer.cut(epochs, density, steps, first))
+        if not self.state.is_good(metric):
+            position.failed.append((target, epochs, self._base_size()))
             position.ratio = math.sqrt(position.ratio)
+        if self._conclude("cut", metric, note):
+            position.density, position.cut = density, True
+
+    def _next_cut(self) -> str:
+        """Where the search goes after a cut that failed, if not to an end."""
+        position = self.position
+        if position.ratio > LAST_RATIO:
+            return ""
+        return f"next {percent(count(position.density * position.ratio, self.total) / self.total)}"
 
     def _attempt(self, train: Callable[[], Any]) -> tuple[float, str]:
         """The metric after training, NaN where that went wrong, and what happened."""
@@ -223,7 +247,7 @@ class Search:
             if good:
                 self.position.base = packed
         if not good:
-            note = _join(note, "rolled back")
+            note = _join(note, "rolled back", self._next_cut() if kind == "cut" else "")
         self.state.record(kind, metric, note)
         return good
 
@@ -256,10 +280,13 @@ class Search:
     # ------------------------------------------------------------------ bookkeeping
 
     @contextmanager
-    def _trial(self, epochs: int) -> Iterator[None]:
+    def _trial(self, epochs: int, what: str) -> Iterator[None]:
         """From the base, with the chosen optimizer; epochs and seconds are counted."""
-        self.state.load(self.position.base)
-        self.trainer = replace(self.trainer, optimizer=self.optimizers[self.position.optimizer])
+        position = self.position
+        self.state.load(position.base)
+        self.trainer = replace(self.trainer, optimizer=self.optimizers[position.optimizer])
+        steps = round((position.steps or self.trainer.batches()) * epochs)
+        self.state.progress.begin(what, epochs, steps, (position.epochs, position.seconds))
         started = time.perf_counter()
         yield
         self.position.epochs += epochs

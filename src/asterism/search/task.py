@@ -128,13 +128,13 @@ class Supervised:
         forward: Forward | None = None
         peaks = [group["lr"] for group in optimizer.param_groups]
         shape = warmup_cosine(1.0)
-        length = _length(self.train_loader)
+        batches = length(self.train_loader)
         for epoch in range(epochs):
             number, total = -1, torch.zeros(())
             for number, (inputs, targets) in enumerate(
                 _batches(self.train_loader, "training", model)
             ):
-                within = (number + 1) / (length + 1) if length else 0.5
+                within = (number + 1) / (batches + 1) if batches else 0.5
                 for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                     group["lr"] = peak * shape((epoch + within) / epochs)
                 if forward is None:
@@ -237,7 +237,7 @@ def _to(value: Any, device: torch.device) -> Any:
     return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
 
 
-def _length(loader: Iterable[Any]) -> int:
+def length(loader: Iterable[Any]) -> int:
     """The number of batches, or 0 where the loader does not know."""
     try:
         return len(loader)  # type: ignore[arg-type]

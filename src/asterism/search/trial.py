@@ -25,7 +25,7 @@ from asterism.scaling.schedules import geometric
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.scaling.stepping import inner_optimizer
 from asterism.search.layer_floors import Floors, fewest, find_floors, prune_above_floors
-from asterism.search.task import TaskLike
+from asterism.search.task import TaskLike, length
 from asterism.weights.targets import choose
 
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
@@ -79,6 +79,7 @@ class Trainer:
     exclude    patterns: these layers are not touched
     penalty    what re-weighting lowers
     densities  by pattern, what such layers keep in any case
+    on_step    called after each step of training
     """
 
     model: nn.Module
@@ -88,6 +89,11 @@ class Trainer:
     exclude: Sequence[str] | None = None
     penalty: Penalty | Mapping[str, Penalty] | None = None
     densities: Mapping[str, float] = field(default_factory=dict)
+    on_step: Callable[[], None] | None = None
+
+    def batches(self) -> int:
+        """The batches of an epoch, 0 where the task does not tell."""
+        return length(getattr(self.task, "train_loader", ()))
 
     def sizes(self) -> dict[str, int]:
         return {name: weight.numel() for name, weight in self.weights().items()}
@@ -205,6 +211,9 @@ class Trainer:
 
     def _train(self, optimizer: SparseOptimizer, epochs: int) -> None:
         masks = {name: ~mask for name, mask in optimizer.masks().items()}
+        on_step = self.on_step
+        if on_step is not None:
+            optimizer.register_step_post_hook(lambda *_: on_step())
         try:
             self.task.fit(self.model, optimizer, epochs)
             self._check_finite()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.source import find_source
+from asterism.cli.voice import say
 from asterism.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,17 +25,26 @@ def bench(
             metavar="FILE", help="An .asterism file with its graph, or the folder of a run."
         ),
     ],
-    batch: Annotated[str, typer.Option(help="Comma-separated batch sizes.")] = "1,64,1024",
+    batch: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1,64,1024",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of every engine.")] = 1,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Per batch size, roughly.")] = 3.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="About how long to time each batch size.")
+    ] = 3.0,
     model: Annotated[
         str | None,
-        typer.Option(help="For a plain checkpoint: the function that returns the model."),
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="For a plain checkpoint: the function that returns the model.",
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="With --model: the function that returns the loaders.")
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION", help="With --model: the function that returns the loaders."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
     """Time a sparse network against every dense engine that is installed.
 
@@ -42,24 +53,22 @@ def bench(
 
     Example:  asterism bench net.asterism --batch 1,64 --threads 1
     """
-    import json
-    import sys
-
     from asterism.export import dense_engines as engines
     from asterism.graph.rebuild import rebuild
 
-    batches = _batches(batch)
+    text, batches = is_text(as_json, as_csv), _batches(batch)
     net = find_source(file, model, data).net(threads)
+    say("asterism: setting up the dense engines; torch.compile takes longest …")
     found = engines.find(rebuild(net.graph, net.weights), net.input_shape, threads)
     rows = engines.compare(net, found, batches, seconds)
-    if as_json:
-        print(json.dumps(rows, indent=2))
+    if not text:
+        print_data(rows, rows, as_json)
         return
     print(f"{'batch':>6}  {'engine':14} {'µs per image':>13} {'asterism is':>14}")
     for row in rows:
         print(_line(row))
     for example in _examples(net, batches):
-        print(f"\n{net.explain(example)}", file=sys.stderr)
+        say(f"\n{net.explain(example)}")
 
 
 def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:

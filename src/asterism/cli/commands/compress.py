@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.output import Csv, Json, flat, is_text, print_data
 from asterism.cli.source import find_source
 
 if TYPE_CHECKING:
@@ -29,33 +30,47 @@ def compress(
         typer.Argument(help="A .safetensors, .pt or .asterism file, or the folder of a run."),
     ],
     lossless: Annotated[
-        bool, typer.Option("--lossless", help="Every weight bit for bit: the default.")
+        bool, typer.Option("--lossless", help="Keep every weight bit for bit; this is the default.")
     ] = False,
     bits: Annotated[
-        int | None, typer.Option(min=1, max=12, help="A codebook of 2^N values per tensor.")
+        int | None,
+        typer.Option(
+            min=1, max=12, help="Bits per weight: each tensor gets a codebook of 2^N values."
+        ),
     ] = None,
     max_drop: Annotated[
         float | None,
-        typer.Option(help="The fewest bits with which the metric gets no worse than by this."),
+        typer.Option(
+            help="Choose the fewest bits with which the metric gets worse by at most this."
+        ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Makes the model, as for sparsify: its graph goes into the file."),
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="The function that returns the model; its graph is saved too.",
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Makes the loaders, as for sparsify; goes with --model.")
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="The function that returns the loaders; goes with --model.",
+        ),
     ] = None,
     epochs: Annotated[
-        int, typer.Option(min=0, help="With --max-drop: retrain the codebooks for this long.")
+        int, typer.Option(min=0, help="With --max-drop: epochs of retraining the codebooks.")
     ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="The file to write; default CHECKPOINT.asterism.")
     ] = None,
     mode: Annotated[
-        ModeName, typer.Option(help="small: every bit counts; fast: for large networks.")
+        ModeName, typer.Option(help="small for the smallest file, fast for large networks.")
     ] = ModeName.auto,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
-    """A checkpoint as a file that is really small.
+    """Compress a checkpoint into a small .asterism file.
 
     Example:  asterism compress model.safetensors --bits 5 --model net.py:model --data
     net.py:loaders
@@ -71,6 +86,7 @@ def compress(
     from asterism.search.limits import Goal
     from asterism.storage.atomic_files import check_writable
 
+    text = is_text(as_json, as_csv)
     if lossless + (bits is not None) + (max_drop is not None) > 1:
         raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
     source = find_source(checkpoint, model, data)
@@ -83,6 +99,7 @@ def compress(
         )
     if epochs and max_drop is None:
         raise InputError("--epochs is for --max-drop: give both")
+    found: dict[str, Any] = {}
     state, graph = read_with_graph(checkpoint)
     out = out or checkpoint.with_suffix(".asterism")
     if out.resolve() == checkpoint.resolve():
@@ -106,17 +123,34 @@ def compress(
             size = save(
                 choice.model, out, mode=mode.value, bits=choice.bits, example_inputs=example
             )
-            _describe(choice, network, task, out)
+            found = _measured(choice, network, task, out)
     dense = sum(tensor.nbytes for tensor in state.values())
+    if not text:
+        result = {"file": str(out), "bytes": size, "dense_bytes": dense, **found}
+        print_data(result, [flat(result)], as_json)
+        return
+    _describe(found)
     smaller = f", {dense / size:.1f}× smaller than" if dense > size else " for"
     print(f"{out}: {size:,} bytes{smaller} the {dense:,} in memory")
 
 
-def _describe(choice: Choice, network: nn.Module, task: Supervised, out: Path) -> None:
+def _measured(choice: Choice, network: nn.Module, task: Supervised, out: Path) -> dict[str, Any]:
+    """The bits of each tensor, and the metric before and after, the latter from the file itself.
+
+    choice   what was chosen
+    network  the model, which gets the file's weights
+    task     the data and the metric
+    out      the file
+    """
     from asterism.export.checkpoints import load_state_dict
 
-    for name in network.state_dict():
-        width = choice.bits.get(name)
-        print(f"{name}: {'as it is' if width is None else f'{width} bits'}")
+    bits = {name: choice.bits.get(name) for name in network.state_dict()}
     network.load_state_dict(load_state_dict(out))
-    print(f"metric: {choice.before:.6g} before, {task.evaluate(network):.6g} after")
+    return {"bits": bits, "before": choice.before, "after": task.evaluate(network)}
+
+
+def _describe(found: dict[str, Any]) -> None:
+    for name, width in found.get("bits", {}).items():
+        print(f"{name}: {'as it is' if width is None else f'{width} bits'}")
+    if found:
+        print(f"metric: {found['before']:.6g} before, {found['after']:.6g} after")

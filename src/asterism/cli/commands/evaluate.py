@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.source import Source, find_source
+from asterism.cli.voice import say
 from asterism.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,23 +29,27 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
+            metavar="FILE.py:FUNCTION",
             help="The function that returns the loaders, as for sparsify; the validation data and"
-            " its metric are used. Or mnist or digits. Not needed for the folder of a run."
+            " its metric are used. Or mnist or digits. Not needed for the folder of a run.",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="For a plain checkpoint: the function that returns the model."),
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="For a plain checkpoint: the function that returns the model.",
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
     """Measure a saved network on your validation data with your metric.
 
     Example:  asterism evaluate net.asterism --data net.py:loaders
     """
-    import json
-
+    text = is_text(as_json, as_csv)
     source = find_source(file, model, data)
     engine, run = _engine(source, threads)
     if source.data is None:
@@ -53,7 +58,10 @@ def evaluate(
     result = {"file": str(file), "data": source.data, "engine": engine, **found}
     if ":" not in str(source.data):
         result |= _as_error(result)
-    print(json.dumps(result, indent=2) if as_json else _describe(result, threads))
+    if text:
+        print(_describe(result, threads))
+    else:
+        print_data(result, [result], as_json)
 
 
 def _engine(source: Source, threads: int) -> tuple[str, Any]:
@@ -64,7 +72,7 @@ def _engine(source: Source, threads: int) -> tuple[str, Any]:
         if source.path.suffix == ".asterism" or source.model is None or source.data is None:
             raise
         network = source.network()
-        print(f"asterism: measured with torch: {error}", file=sys.stderr)
+        say(f"asterism: measured with torch: {error}")
         return "torch", network
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.source import find_source
 
 
@@ -21,13 +22,22 @@ def export(
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.")],
     model: Annotated[
-        str | None, typer.Option(help="For a plain checkpoint: makes the model, as for sparsify.")
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="For a plain checkpoint: the function that returns the model.",
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="With --model: makes the loaders, whose inputs it takes.")
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION", help="With --model: the function that returns the loaders."
+        ),
     ] = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
-    """The network without its dead units, dense, for other engines: ONNX.
+    """Write a network without its dead units as a dense ONNX file, for other engines.
 
     Example:  asterism export net.asterism net.onnx
     """
@@ -37,6 +47,7 @@ def export(
     from asterism.export.onnx import export_onnx
     from asterism.graph.rebuild import rebuild
 
+    text = is_text(as_json, as_csv)
     if (model is None) != (data is None):
         raise InputError("--model and --data go together: give both")
     if out.suffix != ".onnx":
@@ -52,4 +63,9 @@ def export(
         example = torch.cat([inputs[:1]] * 2)
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))
-    print(f"{out}: {out.stat().st_size:,} bytes, {after:,} of {before:,} weights")
+    size = out.stat().st_size
+    if text:
+        print(f"{out}: {size:,} bytes, {after:,} of {before:,} weights")
+    else:
+        result = {"file": str(out), "bytes": size, "weights": after, "weights_before": before}
+        print_data(result, [result], as_json)

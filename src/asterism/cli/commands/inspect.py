@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asterism.cli.output import Csv, Json, flat, is_text, print_data
 from asterism.cli.source import find_source
+from asterism.cli.voice import say
 
 if TYPE_CHECKING:
     from asterism.file import Contents
@@ -21,7 +23,8 @@ def inspect(
             metavar="FILE", help="An .asterism file, a plain checkpoint, or the folder of a run."
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
     """Show what is in a file, layer by layer: non-zeros, live units, bytes.
 
@@ -29,21 +32,23 @@ def inspect(
 
     Example:  asterism inspect net.asterism --json
     """
-    import json
-
     from asterism.file.summary import summarise
 
+    text = is_text(as_json, as_csv)
     contents = _contents(find_source(path).path)
-    if as_json:
-        print(json.dumps(summarise(contents), indent=2))
-    else:
+    if text:
         _print_table(contents)
+    else:
+        summary = summarise(contents)
+        print_data(summary, [flat(layer) for layer in summary["layers"]], as_json)
 
 
 def _contents(path: Path) -> Contents:
     from asterism import file
 
     if path.suffix != ".asterism" and not file.recognises(path):
+        if "torch" not in sys.modules:
+            say("asterism: loading PyTorch …")
         from asterism.export.checkpoints import as_contents, read_checkpoint
 
         return as_contents(read_checkpoint(path))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from asterism.cli.voice import say
+
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where the page goes; default report.html in the folder.")
+        Path | None, typer.Option(help="The page to write; default report.html in the folder.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """One self-contained HTML page from a run: trade-off, layers, weights, size, settings.
+    """Make one HTML page of a run: trade-off, layers, weights, size, settings.
 
     The folder is that of `asterism reproduce`, of one method in it, or of `asterism sparsify`. What
     `asterism bench FILE --json` prints is shown too if it is kept in the folder as bench.json.
@@ -33,4 +34,4 @@ def report(
         import webbrowser
 
         if not webbrowser.open(path.resolve().as_uri()):
-            print(f"asterism: no browser found: open {path} yourself", file=sys.stderr)
+            say(f"asterism: no browser found: open {path} yourself")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,8 @@ from typing import Annotated
 import typer
 
 from asterism.cli.common import command_line, resumable, show
+from asterism.cli.output import Csv, Json, flat, is_text, print_data
+from asterism.cli.voice import say
 
 
 class BudgetName(str, Enum):
@@ -49,10 +50,10 @@ def reproduce(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; mean ± std over them.")] = 1,
     data: Annotated[str, typer.Option(help="mnist, or digits, which needs no network.")] = "mnist",
     out: Annotated[
-        Path | None, typer.Option(help="Where the run goes; default runs/BUDGET.")
+        Path | None, typer.Option(help="The folder of the run; default runs/BUDGET.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what is in the folder.")
+        bool, typer.Option("--resume", help="Continue the run that is in the folder.")
     ] = False,
     jobs: Annotated[
         int | None,
@@ -69,14 +70,13 @@ def reproduce(
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard, with one for each job in it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print results.json at the end.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
-    """The paper's Table 1 and Figure 1, ours beside theirs.
+    """Reproduce the paper's Table 1 and Figure 1, our numbers beside theirs.
 
     Example:  asterism reproduce --budget quick --methods reweighted_l1,magnitude --seeds 3
     """
-    import json
-
     import torch
 
     from asterism.cli.progress import monitoring
@@ -85,6 +85,7 @@ def reproduce(
     from asterism.experiments.lenets import NETWORK_NAMES
     from asterism.experiments.reproduce import reproduce as run_all
 
+    text = is_text(as_json, as_csv)
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
     jobs, threads = share_cores(jobs, threads, torch.get_num_threads())
     out = out or Path("runs") / budget.value
@@ -108,8 +109,8 @@ def reproduce(
             caption=f"{network} on {data}, budget {budget.value}; `{command_line()}`",
             monitor=monitor,
         )
-    if as_json:
-        print(json.dumps(results, indent=2))
+    if not text:
+        print_data(results, [flat(each) for each in results], as_json)
     else:
         show(out / "table.md")
-    print(f"written to {out}/", file=sys.stderr)
+    say(f"written to {out}/")

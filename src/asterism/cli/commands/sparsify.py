@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asterism.cli.common import command_line, resumable
+from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.recipe_file import (
     MEANINGS,
     Recipe,
@@ -21,10 +20,15 @@ from asterism.cli.recipe_file import (
     read_recipe,
 )
 from asterism.cli.source import COMMAND, RECIPE, find_source
+from asterism.cli.voice import is_quiet, say
+from asterism.storage.atomic_files import read_json
 
 if TYPE_CHECKING:
     from asterism.search.pareto import TrialRecord
     from asterism.search.sparsify import SparsifyResult
+
+
+FUNCTION = "FILE.py:FUNCTION"
 
 
 def _meaning(name: str) -> str:
@@ -33,15 +37,22 @@ def _meaning(name: str) -> str:
     return f"{meaning[:1].upper()}{meaning[1:]}."
 
 
-def _option(name: str, form: str = "") -> Any:
-    """An option of the command; `form` is how one of several values is given."""
-    return typer.Option(help=_meaning(name) + (f" {form}; may be repeated." if form else ""))
+def _option(name: str, form: str = "", metavar: str | None = None) -> Any:
+    """An option of the command.
+
+    name     of the setting
+    form     how one of several values is given
+    metavar  how the one value is given
+    """
+    if not form:
+        return typer.Option(metavar=metavar, help=_meaning(name))
+    return typer.Option(metavar=form, help=f"{_meaning(name)} May be repeated.")
 
 
 def sparsify(
     context: typer.Context,
-    model: Annotated[str | None, typer.Argument(help=_meaning("model"))] = None,
-    data: Annotated[str | None, _option("data")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=_meaning("model"))] = None,
+    data: Annotated[str | None, _option("data", metavar=FUNCTION)] = None,
     max_drop: Annotated[float | None, _option("max_drop")] = None,
     weights: Annotated[Path | None, _option("weights")] = None,
     max_epochs: Annotated[int | None, _option("max_epochs")] = None,
@@ -56,11 +67,11 @@ def sparsify(
     density: Annotated[list[str] | None, _option("densities", "PATTERN=SHARE")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file of these settings; options go before it.")
+        Path | None, typer.Option(help="A TOML file of these settings; options override it.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the search is kept.")] = Path("runs/sparsify"),
+    out: Annotated[Path, typer.Option(help="The folder of the search.")] = Path("runs/sparsify"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue with what is in the folder.")
+        bool, typer.Option("--resume", help="Continue the search that is in the folder.")
     ] = False,
     threads: Annotated[
         int | None,
@@ -69,9 +80,10 @@ def sparsify(
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard: scalars and histograms.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print result.json at the end.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
-    """The sparsest network within a tolerance: your own model, your own data.
+    """Find the sparsest network within a tolerance, for your own model and data.
 
     Example:  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net
 
@@ -86,6 +98,7 @@ def sparsify(
     from asterism.search.task import supervised
     from asterism.weights.targets import choose
 
+    text = is_text(as_json, as_csv)
     named = {each.name: context.params.get(each.name) for each in fields(Recipe)}
     named["weights"] = None if weights is None else str(weights)
     named["penalty"] = by_pattern(penalty or [], "--penalty")
@@ -96,23 +109,33 @@ def sparsify(
     if threads is not None:
         torch.set_num_threads(threads)
     torch.manual_seed(chosen.seed)
+    say(f"asterism: making the model and the data, {chosen.model} and {chosen.data} …")
     network = make_model(chosen.model)
     if chosen.weights is not None:
         load_into(network, find_source(Path(chosen.weights)).path)
     task = supervised(**make_data(chosen.data))
     command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
     tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
-    with resumable(), _watching(chosen, tracked, tensorboard) as watch:
+    layers = LayersShown(tracked, tensorboard)
+    with resumable():
         result = search(
             network,
             task,
             chosen,
             run=out,
             resume=resume,
-            watch=watch,
+            watch=layers.watch,
+            table=lambda: layers.table,
+            progress=False if is_quiet() else None,
             beside={RECIPE: chosen.plain(), COMMAND: command},
         )
-    _show(result, out, as_json)
+    if text:
+        _show(result)
+    else:
+        print_data(
+            read_json(out / "result.json"), [each.summary() for each in result.front], as_json
+        )
+    say(_next_commands(out))
 
 
 def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> Recipe:
@@ -131,66 +154,41 @@ def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool)
     return chosen
 
 
-@contextmanager
-def _watching(
-    chosen: Recipe, weights: dict[str, Any], tensorboard: Path | None
-) -> Iterator[Callable[[TrialRecord], None]]:
-    """What is called with each record: for standard error, and for TensorBoard if asked for."""
-    from asterism.integrations.tensorboard import TensorBoard
+class LayersShown:
+    """The layers as they were when the last trial ended, as a table; TensorBoard, if asked for."""
 
-    boards = [] if tensorboard is None else [TensorBoard(tensorboard, weights)]
-    with _showing(chosen, weights) as show:
+    def __init__(self, weights: dict[str, Any], tensorboard: Path | None) -> None:
+        from asterism.integrations.tensorboard import TensorBoard
 
-        def watch(record: TrialRecord) -> None:
-            show(record)
-            for each in boards:
-                each(record)
+        self.weights = weights
+        self.boards = [] if tensorboard is None else [TensorBoard(tensorboard, weights)]
+        self.table: Any = ""
 
-        yield watch
+    def watch(self, record: TrialRecord) -> None:
+        """While a record is made the model holds what the record is about."""
+        from asterism.cli.layer_table import layer_statuses, layer_table
 
-
-@contextmanager
-def _showing(chosen: Recipe, weights: dict[str, Any]) -> Iterator[Callable[[TrialRecord], None]]:
-    """A bar and a table of layers for a person, a line per trial for a pipe, on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from asterism.cli.layer_table import board, layer_statuses
-    from asterism.search.limits import DEFAULT_EPOCHS
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda record: print(record, file=sys.stderr, flush=True)
-        return
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    in_minutes = chosen.max_epochs is None and chosen.max_minutes is not None
-    bar = Progress(*columns, TextColumn("minutes" if in_minutes else "epochs"), console=console)
-    with board(bar, console) as shown:
-        total = chosen.max_minutes if in_minutes else chosen.max_epochs or DEFAULT_EPOCHS
-        task = bar.add_task("dense", total=total)
-
-        def watch(record: TrialRecord) -> None:
-            """While a record is made the model holds what the record is about."""
-            done = record.seconds / 60 if in_minutes else record.epochs
-            bar.update(task, completed=done, description=record.trial)
-            bar.console.print(str(record), highlight=False)
-            shown.show(layer_statuses(weights), record.trial)
-
-        yield watch
+        self.table = layer_table(layer_statuses(self.weights))
+        for board in self.boards:
+            board(record)
 
 
-def _show(result: SparsifyResult, out: Path, as_json: bool) -> None:
-    """The result as JSON, or the front as a table."""
-    import json
+def _show(result: SparsifyResult) -> None:
+    """The front as a table."""
+    print("weights\tdensity\tmetric")
+    for point in result.front:
+        mark = "\t← the model" if point is result.best else ""
+        print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
+    print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
 
-    from asterism.storage.atomic_files import read_json
 
-    if as_json:
-        print(json.dumps(read_json(out / "result.json"), indent=2))
-    else:
-        print("weights\tdensity\tmetric")
-        for point in result.front:
-            mark = "\t← the model" if point is result.best else ""
-            print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
-        print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
-    print(f"written to {out}/", file=sys.stderr)
+def _next_commands(out: Path) -> str:
+    """What to do with the network that was found, ready to be pasted."""
+    run, file = shlex.quote(str(out)), shlex.quote(str(out / "model.asterism"))
+    return f"""written to {out}/. Next:
+
+    asterism report {run} --open         # one page: trade-off, layers, weights, size
+    asterism compress {run} --bits 4     # a small file that runs without torch
+    asterism evaluate {file}             # measure it with your metric
+    asterism bench {file}                # time it against dense engines
+"""

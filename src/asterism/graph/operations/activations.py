@@ -50,17 +50,6 @@ def rectified(layer: FusedLayer, node: NodeLike) -> FusedLayer | None:
     return layer._replace(relu=True) if node.op == "relu" else None
 
 
-class Relu(Activation):
-    name, code = "relu", 9
-    captures = in_place_too("relu")
-
-    def of(self, node: NodeLike, x: Array) -> Array:
-        return np.maximum(x, 0)
-
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return torch.nn.functional.relu
-
-
 class Gelu(Activation):
     name, code = "gelu", 10
     defaults = settings(tanh=0)
@@ -83,41 +72,6 @@ class Gelu(Activation):
 
     def kind(self, node: NodeLike) -> tuple[str, float, float]:
         return "gelu_tanh" if node["tanh"] else "gelu", 0.0, 0.0
-
-
-class Silu(Activation):
-    name, code = "silu", 11
-    captures = in_place_too("silu")
-
-    def of(self, node: NodeLike, x: Array) -> Array:
-        out: Array = x / (1 + np.exp(-x))
-        return out
-
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return torch.nn.functional.silu
-
-
-class Sigmoid(Activation):
-    name, code = "sigmoid", 12
-    captures = in_place_too("sigmoid")
-
-    def of(self, node: NodeLike, x: Array) -> Array:
-        out: Array = np.reciprocal(1 + np.exp(-x))
-        return out
-
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return torch.sigmoid
-
-
-class Tanh(Activation):
-    name, code = "tanh", 13
-    captures = in_place_too("tanh")
-
-    def of(self, node: NodeLike, x: Array) -> Array:
-        return np.tanh(x)
-
-    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
-        return torch.tanh
 
 
 class LeakyRelu(Activation):
@@ -244,7 +198,7 @@ class Softplus(Plain):
     """log(1 + exp(x)), as torch has it without settings."""
 
     def __init__(self) -> None:
-        super().__init__("softplus", 42, "", _softplus, lambda t: t.nn.functional.softplus)
+        super().__init__("softplus", 42, "", _softplus, _named("softplus"))
         self.captures = ("aten.softplus.default",)
 
     def capture(self, call: Call) -> int:
@@ -295,17 +249,26 @@ def scaled(call: Call, value: int, factor: float, shift: float) -> int:
     return call.add("scale_shift", (value,), {"factor": factor, "shift": shift})
 
 
+def _sigmoid(x: Array) -> Array:
+    out: Array = np.reciprocal(1 + np.exp(-x))
+    return out
+
+
+def _named(name: str) -> Any:
+    """One of torch's functions."""
+    return lambda torch: getattr(torch.nn.functional, name, getattr(torch, name, None))
+
+
 OPERATIONS = (
-    *(Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), LeakyRelu(), Clamp(), ScaleShift(), Elu()),
-    Power(),
-    Plain("hard_swish", 34, "hardswish", lambda x: x * _hard_sigmoid(x),
-          lambda torch: torch.nn.functional.hardswish),
-    Plain("hard_sigmoid", 35, "hardsigmoid", _hard_sigmoid,
-          lambda torch: torch.nn.functional.hardsigmoid),
-    Plain("mish", 38, "mish", lambda x: x * np.tanh(_softplus(x)),
-          lambda torch: torch.nn.functional.mish),
-    Plain("exp", 39, "exp", np.exp, lambda torch: torch.exp),
-    Plain("log", 40, "log", np.log, lambda torch: torch.log),
-    Plain("abs", 41, "abs", np.abs, lambda torch: torch.abs),
-    Softplus(),
-)  # fmt: skip
+    *(Gelu(), LeakyRelu(), Clamp(), ScaleShift(), Elu(), Power(), Softplus()),
+    Plain("relu", 9, "relu", lambda x: np.maximum(x, 0), _named("relu")),
+    Plain("silu", 11, "silu", lambda x: x / (1 + np.exp(-x)), _named("silu")),
+    Plain("sigmoid", 12, "sigmoid", _sigmoid, _named("sigmoid")),
+    Plain("tanh", 13, "tanh", np.tanh, _named("tanh")),
+    Plain("hard_swish", 34, "hardswish", lambda x: x * _hard_sigmoid(x), _named("hardswish")),
+    Plain("hard_sigmoid", 35, "hardsigmoid", _hard_sigmoid, _named("hardsigmoid")),
+    Plain("mish", 38, "mish", lambda x: x * np.tanh(_softplus(x)), _named("mish")),
+    Plain("exp", 39, "exp", np.exp, _named("exp")),
+    Plain("log", 40, "log", np.log, _named("log")),
+    Plain("abs", 41, "abs", np.abs, _named("abs")),
+)

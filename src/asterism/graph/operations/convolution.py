@@ -23,7 +23,7 @@ from asterism.graph.operations.operation import (
     pairs,
     settings,
 )
-from asterism.graph.operations.pooling import halves
+from asterism.graph.operations.pooling import channelwise_work, halves
 from asterism.graph.stages import Array, Call, FusedLayer, Given, Mask, NodeLike, Program, Shape
 
 _PAIRS = ("padding", "stride", "dilation")
@@ -109,6 +109,11 @@ class Conv(Operation):
             device="meta",
         )
         return with_weights(torch, module, weight, bias)
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return channelwise_work(inputs, nonzeros, shape)
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         program.conv(layer)

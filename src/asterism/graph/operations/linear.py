@@ -17,7 +17,14 @@ class Linear(Operation):
     name, code = "linear", 2
     weights = 2
     captures = ("aten.linear.default",)
-    kernels = ("FC_SPARSE_ONE", "FC_SPARSE", "FC_SPARSE_ROWS", "FC_DENSE", "TO_COLUMNS", "FROM_COLUMNS")
+    kernels = (
+        "FC_SPARSE_ONE",
+        "FC_SPARSE",
+        "FC_SPARSE_ROWS",
+        "FC_DENSE",
+        "TO_COLUMNS",
+        "FROM_COLUMNS",
+    )
     examples = (
         Example((7,), weights=((5, 7), (5,))),
         Example((3, 7), weights=((20, 7), None)),

@@ -8,6 +8,7 @@ the tests that run over all operations by their examples.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -122,6 +123,16 @@ class Operation(ABC):
         given   the weights, as parameters
         shapes  of the inputs; a function takes the inputs and then the weights
         """
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        """Multiply-adds for one example, or a bound of them: each weight once for each row.
+
+        nonzeros  of each of its weights
+        shape     of the result
+        """
+        return sum(count or 0 for count in nonzeros) * math.prod(shape[:-1])
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         """Adds the steps of a layer to the compiled program, by the names in `kernels`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,11 @@ from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Prog
 
 Indices = npt.NDArray[np.int32]
 _WINDOW = {**pairs(1, "kernel"), **pairs(0, "stride", "padding"), "ceil": 0}
+
+
+def channelwise_work(inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape) -> int:
+    """Each weight, and each number of the input's channels, once for each place of the result."""
+    return (sum(count or 0 for count in nonzeros) + inputs[0][0]) * math.prod(shape[1:])
 
 
 class Windows:
@@ -111,6 +117,11 @@ class SlidingPooling(Pooling):
 
     def dilation(self, node: NodeLike) -> tuple[int, int]:
         return 1, 1
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return math.prod(node.pair("kernel")) * math.prod(shape)
 
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
         channels, *sizes = image(inputs[0])
@@ -288,6 +299,13 @@ class AdaptivePooling(Pooling):
         sizes = node.pair("size")
         need(min(sizes) > 0 and height > 0 and width > 0, "its settings")
         return like_image(inputs[0], channels, *sizes)
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        _, *sizes = image(inputs[0])
+        each = zip(sizes, node.pair("size"), strict=True)
+        return math.prod(old // new + 2 for old, new in each) * math.prod(shape)
 
     def windows(self, node: NodeLike, size: tuple[int, int], out: tuple[int, int]) -> Windows:
         rows, columns = (_dividing(*axis) for axis in zip(size, out, strict=True))

@@ -25,6 +25,7 @@ from asterism.graph.operations.operation import (
     need,
     settings,
 )
+from asterism.graph.operations.pooling import channelwise_work
 from asterism.graph.stages import Array, Call, FusedLayer, Given, NodeLike, Number, Program, Shape
 
 TAP = np.dtype([("channel", np.int32), ("place", np.int32, 3), ("weight", np.float32)])
@@ -123,6 +124,11 @@ class Taps(Operation):
             device="meta",
         )
         return with_weights(torch, module, weight, bias)
+
+    def work(
+        self, node: NodeLike, inputs: Sequence[Shape], nonzeros: Sequence[int | None], shape: Shape
+    ) -> int:
+        return channelwise_work(inputs, nonzeros, shape)
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         node, weight = layer.node, self.by_output(layer.node, layer.weight)
