@@ -245,9 +245,9 @@ def test_readme_s_call_prints_what_readme_shows(desk: Path, monkeypatch: Any, ca
     assert [re.sub(numbers, "0", each) for each in printed] == [
         re.sub(numbers, "0", each) for each in shown
     ]
-    # Another processor rounds in another order: the same to a third.
+    # Another processor rounds in another order, and its search takes other turns.
     found, stated = (int(re.findall(r"\d+", each)[0]) for each in (printed[0], shown[0]))
-    assert stated / 1.5 < found < stated * 1.5
+    assert stated / 2 < found < stated * 2
 
 
 @pytest.mark.parametrize("page", [page for page in DOCS if ours(page)], ids=name)
