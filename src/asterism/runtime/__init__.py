@@ -1,6 +1,7 @@
 """Running a saved network without torch: numpy in, numpy out, sparse kernels in between.
 
 net           load() and the network that it gives
+inputs        what a network takes, checked
 sized         the network for inputs of certain sizes
 lowering      the layers that really run: norms folded, activations drawn in
 program       from layers to steps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from bisect import bisect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,10 @@ import asterism.kernels.library as library
 from asterism.errors import FormatError, InputError
 from asterism.graph.constants import settle
 from asterism.graph.network import Graph, decode
-from asterism.graph.operations import OPERATIONS
-from asterism.graph.operations.operation import MAX_IDS
-from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.graph.work import Work
+from asterism.runtime.inputs import Inputs, contiguous
 from asterism.runtime.layers.packing import BLOCK
-from asterism.runtime.lowering import memory
 from asterism.runtime.sized import FEW, Sized, without_kernel
 
 if TYPE_CHECKING:
@@ -71,7 +67,7 @@ class Net:
         self._plain = graph.is_plain and self._own.compiled
         self._at = lru_cache(SIZES)(self._sized)
         self._part = lru_cache(SIZES)(self._streaming)
-        self._ids = _known_ids(graph, self.weights)
+        self._inputs = Inputs(graph, self.weights)
 
     def __repr__(self) -> str:
         matrices = [weight for weight in self.weights if weight.ndim > 1]
@@ -110,9 +106,9 @@ class Net:
             return sized.answers(inputs, self.threads)
         x = xs[0]
         if type(x) is not np.ndarray or x.dtype != _F32 or not x.flags.c_contiguous:
-            x = _contiguous(x, "the input")
+            x = contiguous(x, "the input")
         if x.shape[1:] != self.input_shape:
-            self._refuse(x, 0)
+            self._inputs.refuse(x)
         return self._own.run(x, self.output_shape, self.threads)
 
     def stream(
@@ -129,7 +125,7 @@ class Net:
         x      the next steps: float32 of shape (N, steps, features)
         state  what the call before returned; at first there is none, which is zeros
         """
-        array = _contiguous(x, "the input")
+        array = contiguous(x, "the input")
         if array.ndim != 3 or array.shape[1] == 0 or array.shape[2:] != self.input_shape[1:]:
             raise InputError(
                 f"the input must have the shape (N, steps, {self.input_shape[-1]}),"
@@ -139,7 +135,7 @@ class Net:
         shapes = [(len(array), *each.shape) for each in part.graph.inputs[1:]]
         states = [np.zeros(shape, _F32) for shape in shapes]
         if state is not None:
-            states = [_contiguous(each, "the state") for each in state]
+            states = [contiguous(each, "the state") for each in state]
         if [each.shape for each in states] != shapes:
             found = [each.shape for each in states]
             raise InputError(f"the state must be arrays of the shapes {shapes}, not {found}")
@@ -162,79 +158,20 @@ class Net:
         try:
             return Sized(self.graph, self.weights, shapes, self._library, self._work)
         except FormatError as error:
-            raise InputError(self._too_long(shapes) or f"the inputs do not fit: {error}") from error
+            raise InputError(
+                self._inputs.too_long(shapes) or f"the inputs do not fit: {error}"
+            ) from error
 
-    def _too_long(self, shapes: tuple[Shape, ...]) -> str | None:
-        """Which input is longer than the network's tables and masks, or all its values, allow."""
-        for place, each in enumerate(self.graph.inputs):
-            axis = each.free - 1
-            if each.free and shapes[place][axis] > 1:
-                before, after = shapes[place][:axis], shapes[place][axis + 1 :]
-                lengths = range(1, shapes[place][axis] + 1)
-                fits = bisect(
-                    lengths,
-                    False,
-                    key=lambda n: (
-                        not self._takes(
-                            (*shapes[:place], (*before, n, *after), *shapes[place + 1 :])
-                        )
-                    ),
-                )
-                if fits:
-                    return (
-                        f"{self._name(place)} is a sequence of {lengths[-1]}, and the network takes"
-                        f" up to {fits}"
-                    )
-        return None
-
-    def _takes(self, shapes: tuple[Shape, ...]) -> bool:
-        try:
-            infer(self.graph, self.weights, shapes)
-        except FormatError:
-            return False
-        return True
-
-    def _checked(self, xs: tuple[npt.NDArray[Any], ...]) -> tuple[Sized, list[Array]]:
+    def _checked(self, xs: Sequence[npt.NDArray[Any]]) -> tuple[Sized, list[Array]]:
         """The inputs as floats, and the network for their sizes."""
-        given = self.graph.inputs
-        if len(xs) != len(given):
-            raise InputError(f"the network takes {len(given)} inputs, not {len(xs)}")
-        inputs = [self._input(x, place) for place, x in enumerate(xs)]
-        counts = [len(x) for x in inputs]
-        if len(set(counts)) > 1:
-            raise InputError(f"the inputs must be batches of one size, not of {counts}")
+        inputs = self._inputs.checked(xs)
         shapes = tuple(x.shape[1:] for x in inputs)
-        own = all(shape == each.shape for shape, each in zip(shapes, given, strict=True))
+        own = shapes == tuple(each.shape for each in self.graph.inputs)
         return self._own if own else self._at(shapes), inputs
-
-    def _input(self, x: npt.NDArray[Any], place: int) -> Array:
-        """One of the inputs, whatever is wrong with it refused."""
-        expected = self.graph.inputs[place]
-        known = self._ids.get(place)
-        array = _contiguous(x, self._name(place), known)
-        if not expected.takes(array.shape[1:]):
-            self._refuse(array, place)
-        return array
-
-    def _name(self, place: int) -> str:
-        return "the input" if len(self.graph.inputs) == 1 else f"input {place + 1}"
-
-    def _refuse(self, x: Array, place: int) -> None:
-        expected = self.graph.inputs[place]
-        sizes = ["N", *map(str, expected.shape)]
-        if expected.free:
-            sizes[expected.free] = "any"
-        raise InputError(
-            f"{self._name(place)} must have the shape ({', '.join(sizes)}), not {x.shape}"
-        )
 
     def example(self, batch: int) -> tuple[npt.NDArray[Any], ...]:
         """Random inputs that the network takes, a batch for each."""
-        draw, found = np.random.default_rng(0), list[npt.NDArray[Any]]()
-        for place, each in enumerate(self.graph.inputs):
-            shape, ids = (batch, *each.shape), self._ids.get(place)
-            found.append(draw.random(shape, _F32) if ids is None else draw.integers(0, ids, shape))
-        return tuple(found)
+        return self._inputs.example(batch)
 
     def explain(self, *xs: npt.NDArray[Any] | None) -> str:
         """The plan, layer by layer, with the time predicted, and measured on `xs` if given."""
@@ -289,34 +226,6 @@ def _widened(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     if dtype.startswith("float8"):
         raise InputError(f"the runtime has no {dtype}: save the network in another precision")
     return array
-
-
-def _contiguous(x: npt.NDArray[Any], name: str, known: int | None = None) -> Array:
-    """A batch as floats; `known` is how many ids there are, where these are what it holds."""
-    array = np.asarray(x)
-    wanted = "floating-point" if known is None else "whole"
-    if array.dtype.kind not in ("f" if known is None else "iu"):
-        raise InputError(f"{name} must be of {wanted} numbers, not {array.dtype}")
-    if array.ndim == 0:
-        raise InputError(f"{name} must be a batch, not a single number")
-    if known is not None and array.size:
-        worst = max(int(array.max()), -int(array.min()) + known - 1)
-        if worst >= known:
-            found = next(int(i) for i in array.flat if not 0 <= i < known)
-            raise InputError(f"{name} holds {found}, and the network knows 0 to {known - 1}")
-    return np.ascontiguousarray(array, np.float32)
-
-
-def _known_ids(graph: Graph, weights: Sequence[Array]) -> dict[int, int]:
-    """Of each input with whole numbers, how many there are for it: those that every table has."""
-    known = {place: MAX_IDS for place, each in enumerate(graph.inputs) if each.integer}
-    roots = memory(graph)
-    for node in graph.nodes:
-        if OPERATIONS[node.op].reads_ids:
-            table, root = node.given(weights)[0], roots[node.inputs[0]]
-            assert table is not None
-            known[root] = min(known[root], len(table))
-    return known
 
 
 def _float32(array: npt.NDArray[Any]) -> Array:

@@ -1,11 +1,15 @@
 """From a PyTorch model to a graph, by `torch.export`.
 
+tracing          the graph of a model: examples, free sizes, torch's errors
 translation      torch's operations as ours, node by node
+calls            a call of torch's as an operation sees it
+exported         what torch knows of a node of its program
 fixed_values     masks and tables, which depend on no input
 plain_attention  attention layers without torch's fast path
 simplify         graphs without what does nothing
 """
 
-from asterism.graph.capture.translation import RULES, capture
+from asterism.graph.capture.tracing import capture
+from asterism.graph.capture.translation import RULES
 
 __all__ = ["RULES", "capture"]

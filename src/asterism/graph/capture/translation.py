@@ -1,4 +1,4 @@
-"""The graph of a PyTorch model, found by `torch.export`.
+"""Torch's operations as ours, node by node.
 
 What cannot be translated stays in the graph by torch's own name, so that whoever runs it can say
 which operation is missing.
@@ -6,20 +6,28 @@ which operation is missing.
 
 from __future__ import annotations
 
-import copy
-import inspect
 import operator
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.export import Dim, ExportedProgram, export
+from torch import fx
+from torch.export import ExportedProgram
 
 from asterism.errors import InputError
+from asterism.graph.capture.calls import ConstantCall, TorchCall, TurnedCall, swapped
+from asterism.graph.capture.exported import (
+    ZEROS,
+    arguments,
+    free_dimension,
+    known_sizes,
+    name_of,
+    schema,
+    shape_of_result,
+    shares_memory,
+    symbol,
+)
 from asterism.graph.capture.fixed_values import FixedValues
-from asterism.graph.capture.plain_attention import plain_attention
 from asterism.graph.capture.simplify import is_nothing, simplified
 from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
@@ -28,82 +36,7 @@ from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
 from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
 from asterism.graph.operations.sequences.recurrent import Recurrent
-from asterism.graph.stages import Call, Settings
-
-
-def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Graph:
-    """The layers of `model`, in eval mode, for inputs like the example and batches of any size.
-
-    >>> from asterism.experiments.lenets import lenet300
-    >>> [node.op for node in capture(lenet300(), torch.zeros(1, 1, 28, 28)).nodes]
-    ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
-    """
-    examples = _examples(example_inputs)
-    graph = _captured(model, examples, [0] * len(examples))
-    free = [_sequence(example) for example in examples]
-    if not any(free) or graph.unknown or not _OF_TOKENS & {node.op for node in graph.nodes}:
-        return graph
-    try:
-        longer = _captured(model, examples, free)
-    except Exception:  # whatever says that this network is for one length alone
-        return graph
-    return graph if longer.unknown else longer
-
-
-_OF_TOKENS = {"attention", "embedding"}  # what only networks over sequences have
-
-
-def _sequence(example: Tensor) -> int:
-    """The dimension along which tokens follow each other, or 0."""
-    of_ids = not example.is_floating_point() and example.ndim == 2
-    of_floats = example.is_floating_point() and example.ndim == 3
-    return 1 if (of_ids or of_floats) and example.shape[1] > 1 else 0
-
-
-def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -> Graph:
-    """The layers for batches of any size, and other dimensions that may vary: 0 is none."""
-    names = list(model.state_dict())
-    # Two examples, as torch.export takes a batch of one for a constant.
-    batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
-    sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
-    copied = copy.deepcopy(model).eval()
-    try:
-        with plain_attention(copied), warnings.catch_warnings():
-            # Of recurrent layers, which hold their weights in a list as well.
-            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
-            program = export(copied, batch, dynamic_shapes=sizes)
-    except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
-    inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
-    return _Translation(program, names).graph(inputs)
-
-
-def _examples(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The example of each input, if they can be some."""
-    examples = (given,) if isinstance(given, Tensor) else tuple(given)
-    if not examples or not all(isinstance(example, Tensor) for example in examples):
-        raise InputError("give a tensor as example input, or a tuple of one for each input")
-    for example in examples:
-        whole = example.dtype in _WHOLE and example.ndim > 1
-        if not whole and (example.ndim < 2 or not example.is_floating_point()):
-            raise InputError(
-                "the example input must be a batch of floating-point numbers or of ids,"
-                f" not {example.dtype} of shape {tuple(example.shape)}"
-            )
-    return tuple(example.detach() for example in examples)
-
-
-def _by_parameter(model: nn.Module, sizes: list[Any]) -> tuple[Any, ...]:
-    """What belongs to each input as torch.export wants it: all that `*args` takes together."""
-    kinds = [each.kind for each in inspect.signature(model.forward).parameters.values()]
-    if inspect.Parameter.VAR_POSITIONAL not in kinds:
-        return tuple(sizes)
-    before = kinds.index(inspect.Parameter.VAR_POSITIONAL)
-    return (*sizes[:before], tuple(sizes[before:])) if len(sizes) > before else tuple(sizes)
-
-
-_WHOLE = (torch.int64, torch.int32)
+from asterism.graph.stages import Call
 
 
 def _hand_on(call: Call) -> int:
@@ -121,7 +54,7 @@ RULES: dict[str, Callable[[Call], int]] = {
 }
 
 
-class _Translation:
+class Translation:
     """Torch's graph as ours, node by node: the nodes so far, and the numbers of torch's values."""
 
     def __init__(self, program: ExportedProgram, names: list[str]) -> None:
@@ -156,15 +89,15 @@ class _Translation:
             if node.op == "placeholder" and node.name in self.inputs:
                 self.values[node] = self.inputs.index(node.name)
                 self.batch = node.meta["val"].shape[0]
-                self.batches.add(_symbol(self.batch))
-                self.free.append(_varies(_shape(node) or ()))
+                self.batches.add(symbol(self.batch))
+                self.free.append(free_dimension(shape_of_result(node) or ()))
                 self.fixed.batches = self.batches
                 self.remember(node)
             elif node.op == "call_function" and node.target is operator.getitem:
                 self.take_item(node, node.args[0], node.args[1])
             elif node.op == "call_function" and isinstance(node.meta.get("val"), list):
                 continue
-            elif node.op == "call_function" and _shape(node) is not None:
+            elif node.op == "call_function" and shape_of_result(node) is not None:
                 self.values[node] = self.translate(node)
                 self.remember(node)
                 self.follow_memory(node, node.args[0] if node.args else None)
@@ -202,9 +135,9 @@ class _Translation:
         if not isinstance(first, fx.Node):
             return
         part = node.target is operator.getitem
-        if part or _shares_memory(node) or self.values[node] == self.values.get(first):
+        if part or shares_memory(node) or self.values[node] == self.values.get(first):
             self.memory[node] = self.memory.get(first, first)
-        if not part and _schema(node).is_mutable:
+        if not part and schema(node).is_mutable:
             self.values[first] = self.values[node]
             owner = self.memory[node]
             sharing = {owner, *(each for each, its in self.memory.items() if its is owner)}
@@ -212,7 +145,7 @@ class _Translation:
 
     def remember(self, node: fx.Node) -> None:
         """The shape of a value, where torch knows it."""
-        shape = _shape(node) or ()
+        shape = shape_of_result(node) or ()
         shape = (shape[1], shape[0], *shape[2:]) if node in self.turned else shape
         alone = node in self.tables or node in self.constants  # without a batch
         kept = shape if alone else shape[1:]
@@ -248,39 +181,39 @@ class _Translation:
         """The number of the value that `node` computes, or of one `item` of several."""
         length = len(self.nodes)
         first = len(self.inputs) + length
-        rule = RULES.get(_name(node))
+        rule = RULES.get(name_of(node))
         try:
             args = node.all_input_nodes
             of_weights = args and all(self.is_constant(arg) for arg in args)
             if rule is not None and of_weights and _of_weights(rule):
-                value = rule(_ConstantCall(self, node))
+                value = rule(ConstantCall(self, node))
                 self.constants.add(node)
                 return value
             if self.fixed.is_fixed(node):
                 return self.table(node)
             if rule is None:
                 raise UnsupportedError
-            hidden = self.added_mask(node) if _name(node) == "aten.add.Tensor" else None
+            hidden = self.added_mask(node) if name_of(node) == "aten.add.Tensor" else None
             if hidden is not None:
                 return hidden
-            if _name(node) in _PERMUTES:
+            if name_of(node) in _PERMUTES:
                 return self.permute(node)
             call = self.call(node, item)
-            if not call.shape or _symbol(call.shape[0]) not in self.batches:
+            if not call.shape or symbol(call.shape[0]) not in self.batches:
                 raise UnsupportedError
             return rule(call)
         except (UnsupportedError, KeyError) as error:
             del self.nodes[length:]
             self.shapes = {value: self.shapes[value] for value in self.shapes if value < first}
             self.turned.discard(node)
-            made = [arg for arg in node.all_input_nodes if _name(arg) not in _ZEROS]
+            made = [arg for arg in node.all_input_nodes if name_of(arg) not in ZEROS]
             read = [self.values[arg] for arg in made if arg in self.values]
             form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
-            return self.add(Node(_name(node) + form, tuple(read)))
+            return self.add(Node(name_of(node) + form, tuple(read)))
 
     def table(self, node: fx.Node) -> int:
         """A value that is the beginning of a weight, whatever made it."""
-        source, sizes = self.fixed.table(node), _shape(node) or ()
+        source, sizes = self.fixed.table(node), shape_of_result(node) or ()
         whole, place = self.fixed.held[source.name].shape, (self.weights[source.name],)
         wanted = iter(size for size in sizes if not (isinstance(size, int) and size == 1))
         found = [1 if size == 1 else next(wanted) for size in whole]
@@ -298,7 +231,7 @@ class _Translation:
         self.tables.add(node)
         if len(found) == len(sizes):
             return value
-        return self.add(Node("reshape", (value,), settings=_known_sizes(sizes)))
+        return self.add(Node("reshape", (value,), settings=known_sizes(sizes)))
 
     def dimension(self, size: Any) -> tuple[int, int]:
         """The input and its dimension whose size a symbol is; dimension 0 for a number."""
@@ -306,9 +239,9 @@ class _Translation:
             return 0, 0
         for node, value in self.values.items():
             if node.op == "placeholder":
-                symbols = [_symbol(each) for each in _shape(node) or ()]
-                if _symbol(size) in symbols[1:]:
-                    return value, symbols.index(_symbol(size), 1)
+                symbols = [symbol(each) for each in shape_of_result(node) or ()]
+                if symbol(size) in symbols[1:]:
+                    return value, symbols.index(symbol(size), 1)
         raise UnsupportedError
 
     def added_mask(self, node: fx.Node) -> int | None:
@@ -320,34 +253,34 @@ class _Translation:
             return None
         return self.add(Node("hide", (self.value(scores),), settings={"causal": 1}))
 
-    def call(self, node: fx.Node, item: int | None = None) -> _Call:
+    def call(self, node: fx.Node, item: int | None = None) -> TorchCall:
         """Of values that are turned, if all that it reads are, as if they had the batch first."""
-        rule = RULES[_name(node)]
+        rule = RULES[name_of(node)]
         recurrent = isinstance(getattr(rule, "__self__", None), Recurrent)
         read = [each for each in node.all_input_nodes if each in self.values]
         turned = [each in self.turned for each in (node.args[:1] if recurrent else read)]
         if not any(turned):
-            return _Call(self, node, item)
+            return TorchCall(self, node, item)
         if not all(turned) or not _knows_dims(rule) or item is not None:
             raise UnsupportedError
-        if self.is_turned(_shape(node)):
+        if self.is_turned(shape_of_result(node)):
             self.turned.add(node)
-        return _TurnedCall(self, node, item)
+        return TurnedCall(self, node, item)
 
     def is_turned(self, shape: tuple[Any, ...] | None) -> bool:
         """Whether the batch is the second dimension, and not the first."""
-        where = [_symbol(size) in self.batches for size in shape or ()]
+        where = [symbol(size) in self.batches for size in shape or ()]
         return where[:2] == [False, True]
 
     def permute(self, node: fx.Node) -> int:
         """Dimensions in another order, as ours have them: what only moves the batch is no layer."""
-        args, rank = _arguments(node), len(_shape(node) or ())
+        args, rank = arguments(node), len(shape_of_result(node) or ())
         order = [dim % rank for dim in args.get("dims", range(rank))]
         if "dims" not in args:
             one, other = args["dim0"] % rank, args["dim1"] % rank
             order[one], order[other] = order[other], order[one]
         if node.args[0] in self.turned:
-            order = [_swap(dim) for dim in order]
+            order = [swapped(dim) for dim in order]
         if 0 not in order[:2]:
             raise UnsupportedError
         if order[0] != 0:
@@ -371,190 +304,7 @@ def _knows_dims(rule: Callable[[Call], int]) -> bool:
     return rule is _hand_on or isinstance(operation, Activation) or named
 
 
-def _swap(dim: int) -> int:
-    """A dimension of a value that is turned."""
-    return 1 - dim if dim < 2 else dim
-
-
-_ZEROS = ("aten.zeros.default", "aten.new_zeros.default")
-
-
 def _of_weights(rule: Callable[[Call], int]) -> bool:
     """Whether a rule can be used on weights, which have no batch: dimensions do not matter."""
     operation = getattr(rule, "__self__", None)
     return rule is _hand_on or isinstance(operation, Elementwise | OfTwo | WeightNorm)
-
-
-class _Call:
-    """A call of torch's, as an operation sees it that may have been called."""
-
-    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
-        self._to, self._node, self.item = to, node, item
-        self.name, self.before = _name(node), 0
-        self.args: Mapping[str, Any] = _arguments(node)
-        self.shape = self.shape_of(node)
-        if item is not None:
-            parts, dim = node.meta["val"], self.args["dim"]
-            self.shape = tuple(parts[item].shape)
-            unbound = len(self.shape) < len(self.shape_of(self.args["self"]))
-            self.before = item if unbound else sum(part.shape[dim] for part in parts[:item])
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return _known_sizes(self.shape[1:])
-
-    def shape_of(self, argument: Any) -> tuple[Any, ...]:
-        shape = _shape(argument) if isinstance(argument, fx.Node) else None
-        if shape is None:
-            raise UnsupportedError
-        return shape
-
-    def layer(self, op: str, settings: Settings = (), *weights: Any) -> int:
-        value = self.value(self._node.args[0])
-        node = Node(op, (value,), self._places(weights), settings)
-        return self._to.add(node, self.sizes if op == "flatten" else None)
-
-    def _places(self, weights: Sequence[Any]) -> list[int | None]:
-        """The numbers of weights; of those that are made of others, their values'."""
-        to = self._to
-        return [
-            weight if weight is None or isinstance(weight, int)
-            else -to.values[weight] if weight in to.constants
-            else to.weights[weight.name]
-            for weight in weights
-        ]  # fmt: skip
-
-    def constant(self, op: str, settings: Settings, *weights: Any) -> int:
-        return self._to.add(Node(op, (0,), self._places(weights), settings))
-
-    def add(
-        self,
-        op: str,
-        inputs: tuple[int, ...],
-        settings: Settings = (),
-        *weights: Any,
-        sizes: tuple[int, ...] | None = None,
-    ) -> int:
-        if isinstance(settings, tuple):
-            settings = _known_sizes(settings)
-        return self._to.add(Node(op, inputs, self._places(weights), settings), sizes)
-
-    def mask(self, argument: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
-        return self._to.fixed.mask(argument, hides)
-
-    def width(self, value: int) -> int | None:
-        size = self._to.shapes.get(value, (-1,))[-1]
-        return None if size < 0 else size
-
-    def add_layer(
-        self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
-    ) -> int:
-        return self._to.add(Node(op, inputs, self._places(weights), settings))
-
-    def wants(self, item: int) -> bool:
-        users = [each for each in self._node.users if each.args[1] == item]
-        return any(each.users for each in users)
-
-    def give(self, item: int, value: int) -> None:
-        self._to.items[self._node, item] = value
-
-    def state(self, argument: Any) -> int:
-        if argument not in self._to.turned:
-            raise UnsupportedError
-        return self.value(argument)
-
-    def is_zeros(self, argument: Any) -> bool:
-        return isinstance(argument, fx.Node) and _name(argument) in _ZEROS
-
-    def value(self, argument: Any) -> int:
-        return self._to.value(argument)
-
-    def batched(self, argument: Any) -> bool:
-        return not self._to.is_constant(argument) and argument not in self._to.tables
-
-    def maker(self, value: int) -> Node | None:
-        return self._to.maker(value)
-
-
-class _ConstantCall(_Call):
-    """A call on weights alone, whose result is a value: as if it had a batch."""
-
-    def __init__(self, to: _Translation, node: fx.Node) -> None:
-        super().__init__(to, node)
-        self.shape = (to.batch, *self.shape)
-
-
-class _TurnedCall(_Call):
-    """A call on values that are turned, as if they had the batch first."""
-
-    def __init__(self, to: _Translation, node: fx.Node, item: int | None = None) -> None:
-        super().__init__(to, node, item)
-        args = dict(self.args)
-        if isinstance(args.get("dim"), int | list):
-            dims = args["dim"] if isinstance(args["dim"], list) else [args["dim"]]
-            rank = len(self.shape_of(node.all_input_nodes[0]))
-            dims = [_swap(dim % rank) for dim in dims]
-            args["dim"] = dims if isinstance(args["dim"], list) else dims[0]
-        if "batch_first" in args:
-            args["batch_first"] = not args["batch_first"]
-        self.args = args
-
-    def shape_of(self, argument: Any) -> tuple[Any, ...]:
-        shape = super().shape_of(argument)
-        return (shape[1], shape[0], *shape[2:]) if argument in self._to.turned else shape
-
-
-def _shape(node: fx.Node) -> tuple[Any, ...] | None:
-    """The shape of a node's result, or of the first of several; None where that is a number."""
-    result = node.meta.get("val")
-    result = result[0] if isinstance(result, tuple | list) else result
-    return tuple(map(_settled, result.shape)) if isinstance(result, Tensor) else None
-
-
-def _settled(size: Any) -> Any:
-    """A size that torch was to leave open and found to be one number, as that."""
-    known = isinstance(size, torch.SymInt) and size.node.expr.is_number
-    return int(size.node.expr) if known else size
-
-
-def _varies(shape: Sequence[Any]) -> int:
-    """The dimension whose size is not known in advance, but for the batch; 0 where all are."""
-    return next((dim for dim, size in enumerate(shape) if dim and not isinstance(size, int)), 0)
-
-
-def _known_sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """With −1 for one that varies from call to call; UnsupportedError for more of them."""
-    known = tuple(size if isinstance(size, int) else -1 for size in sizes)
-    if len([size for size in sizes if not isinstance(size, int)]) > 1:
-        raise UnsupportedError
-    return known
-
-
-def _symbol(size: Any) -> Any:
-    """A size as an expression: to compare torch's own would make it decide."""
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
-def _shares_memory(node: fx.Node) -> bool:
-    """Whether the result is, or may be, the first argument's memory."""
-    return any(each.alias_info is not None for each in _schema(node).returns)
-
-
-def _schema(node: fx.Node) -> Any:
-    """What the operation takes and gives; every node but inputs and outputs has one."""
-    return node.target._schema  # type: ignore[union-attr]
-
-
-def _name(node: fx.Node) -> str:
-    return str(node.target)
-
-
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    """All arguments by name, defaults included."""
-    formal = _schema(node).arguments
-    values = {argument.name: argument.default_value for argument in formal}
-    return {
-        **values,
-        **{argument.name: value for argument, value in zip(formal, node.args, strict=False)},
-        **node.kwargs,
-    }

@@ -1,0 +1,93 @@
+"""The graph of a PyTorch model, found by `torch.export`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, export
+
+from asterism.errors import InputError
+from asterism.graph.capture.plain_attention import plain_attention
+from asterism.graph.capture.translation import Translation
+from asterism.graph.network import Graph, Input
+
+
+def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Graph:
+    """The layers of `model`, in eval mode, for inputs like the example and batches of any size.
+
+    >>> from asterism.experiments.lenets import lenet300
+    >>> [node.op for node in capture(lenet300(), torch.zeros(1, 1, 28, 28)).nodes]
+    ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
+    """
+    examples = _examples(example_inputs)
+    graph = _captured(model, examples, [0] * len(examples))
+    free = [_sequence(example) for example in examples]
+    if not any(free) or graph.unknown or not _OF_TOKENS & {node.op for node in graph.nodes}:
+        return graph
+    try:
+        longer = _captured(model, examples, free)
+    except Exception:  # whatever says that this network is for one length alone
+        return graph
+    return graph if longer.unknown else longer
+
+
+_OF_TOKENS = {"attention", "embedding"}  # what only networks over sequences have
+
+
+def _sequence(example: Tensor) -> int:
+    """The dimension along which tokens follow each other, or 0."""
+    of_ids = not example.is_floating_point() and example.ndim == 2
+    of_floats = example.is_floating_point() and example.ndim == 3
+    return 1 if (of_ids or of_floats) and example.shape[1] > 1 else 0
+
+
+def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -> Graph:
+    """The layers for batches of any size, and other dimensions that may vary: 0 is none."""
+    names = list(model.state_dict())
+    # Two examples, as torch.export takes a batch of one for a constant.
+    batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
+    sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
+    copied = copy.deepcopy(model).eval()
+    try:
+        with plain_attention(copied), warnings.catch_warnings():
+            # Of recurrent layers, which hold their weights in a list as well.
+            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
+            program = export(copied, batch, dynamic_shapes=sizes)
+    except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
+    inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
+    return Translation(program, names).graph(inputs)
+
+
+def _examples(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The example of each input, if they can be some."""
+    examples = (given,) if isinstance(given, Tensor) else tuple(given)
+    if not examples or not all(isinstance(example, Tensor) for example in examples):
+        raise InputError("give a tensor as example input, or a tuple of one for each input")
+    for example in examples:
+        whole = example.dtype in _WHOLE and example.ndim > 1
+        if not whole and (example.ndim < 2 or not example.is_floating_point()):
+            raise InputError(
+                "the example input must be a batch of floating-point numbers or of ids,"
+                f" not {example.dtype} of shape {tuple(example.shape)}"
+            )
+    return tuple(example.detach() for example in examples)
+
+
+def _by_parameter(model: nn.Module, sizes: list[Any]) -> tuple[Any, ...]:
+    """What belongs to each input as torch.export wants it: all that `*args` takes together."""
+    kinds = [each.kind for each in inspect.signature(model.forward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return tuple(sizes)
+    before = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*sizes[:before], tuple(sizes[before:])) if len(sizes) > before else tuple(sizes)
+
+
+_WHOLE = (torch.int64, torch.int32)
