@@ -150,7 +150,7 @@ class Block(nn.Module):
         elif self.shortcut == "pixels":
             x = x[:, :, :: self.stride, :: self.stride]
             x = F.pad(x, (0, 0, 0, 0, self.more // 2, self.more - self.more // 2))
-        return F.relu(made + x) if self.shortcut != "none" else made
+        return F.relu(made + x) if self.shortcut != "none" else F.relu(made)
 
 
 def resnet(shortcut: str, stride: int, pool: nn.Module | None = None) -> nn.Module:

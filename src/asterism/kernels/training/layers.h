@@ -15,29 +15,32 @@ static double fold(const Vec *sums)
     return total;
 }
 
-/* The mean of (x − shift)^power: first the mean, then the variance around it. */
-INLINE double moment(const Norm *n, const float *in, float shift, int power)
+/* The means of x − shift and of its square. */
+INLINE void moments(const Norm *n, const float *in, float shift, double *mean, double *square)
 {
-    double total = 0;
+    *mean = *square = 0;
     for (int64_t b = 0; b < n->blocks; b++, in += n->pitch) {
         const float *keep = kept(n, b);
-        Vec sums[IN_PIXEL] = {{0}};
+        Vec sums[IN_PIXEL] = {{0}}, squares[IN_PIXEL] = {{0}};
         for (int64_t p = 0; p < n->pixels; p++)
             UNROLL for (int i = 0; i < IN_PIXEL; i++) {
                 Vec x = *(const Vec *)(in + p * LANES + i * WIDTH) - splat(shift);
-                Vec raised = power == 2 ? (Vec)(x * x) : x;
-                sums[i] += *(const Vec *)(keep + i * WIDTH) * raised;
+                x *= *(const Vec *)(keep + i * WIDTH);
+                sums[i] += x, squares[i] += x * x;
             }
-        total += fold(sums);
+        *mean += fold(sums), *square += fold(squares);
     }
-    return total / (double)(n->images * n->pixels);
+    *mean /= (double)(n->images * n->pixels), *square /= (double)(n->images * n->pixels);
 }
 
+/* Twice: around the first mean, nothing is lost of the second and of the variance. */
 static void norm_moments(const Norm *n, const float *in, float *mean, float *variance)
 {
-    *mean = (float)moment(n, in, 0, 1);
-    *mean += (float)moment(n, in, *mean, 1); /* of what rounding left */
-    *variance = (float)moment(n, in, *mean, 2);
+    double first, second, square;
+    moments(n, in, 0, &first, &square);
+    moments(n, in, (float)first, &second, &square);
+    *mean = (float)((float)first + second);
+    *variance = (float)(square - second * second);
 }
 
 INLINE Vec positive(Vec x)
