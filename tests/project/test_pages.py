@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 import asterism
 from asterism.cli import app
-from asterism.experiments.data.mnist import load
+from asterism.experiments.data import load
 from support.command_line import asterism as run_asterism
 from support.networks import make_mlp
 from support.pages import PAGES, README, commands, name, named_commands, python_blocks

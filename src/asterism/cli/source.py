@@ -17,14 +17,14 @@ from asterism.storage.atomic_files import read_json
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from asterism.experiments.data.mnist import Split
+    from asterism.experiments.data import Split
     from asterism.runtime import Net
     from asterism.search.task import Supervised
 
 WEIGHTS, RECIPE, COMMAND, CONFIG = "model.safetensors", "recipe.json", "command.json", "config.json"
 """What the folder of a run holds: the weights at the end, and what it was told."""
 
-NETWORKS = "asterism.experiments.lenets"
+NETWORKS = "asterism.experiments.networks"
 BATCH = 1000
 
 
@@ -169,7 +169,7 @@ def _where(spec: str, began: str | None) -> str:
 
 def _task_of(name: str, test: bool) -> Supervised:
     """Of a dataset of the experiments: the validation images, or the test images."""
-    from asterism.experiments.data.mnist import load
+    from asterism.experiments.data import load
     from asterism.search.task import supervised
 
     data = load(name)

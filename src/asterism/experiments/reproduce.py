@@ -17,7 +17,7 @@ import torch
 
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, NOISE, Budget
-from asterism.experiments.data.mnist import Dataset, Split, load
+from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.figure import figure1
 from asterism.experiments.jobs import (
     Job,

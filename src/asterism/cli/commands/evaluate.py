@@ -116,12 +116,12 @@ def _timed(run: Any) -> Any:
 
 def _dataset_of(net: Net, path: Path) -> str:
     """The data of a network of the experiments; for any other it must be given."""
-    from asterism.experiments.lenets import INPUT_SHAPE, MODELS, weight_shapes
+    from asterism.experiments.networks import DATA, INPUT_SHAPES, weight_shapes
 
     shapes = [weight.shape for weight in net.weights if weight.ndim > 1]
-    ours = [list(weight_shapes(key).values()) for key in MODELS]
-    if net.input_shape == INPUT_SHAPE and shapes in ours:
-        return "mnist"
+    for key, shape in INPUT_SHAPES.items():
+        if net.input_shape == shape and shapes == list(weight_shapes(key).values()):
+            return DATA[key]
     raise InputError(
         f"{path} does not tell its data: add --data net.py:loaders, a function that returns"
         " (train_loader, valid_loader), or a dict that adds metric and higher_is_better"

@@ -81,9 +81,9 @@ def reproduce(
 
     from asterism.cli.progress import monitoring
     from asterism.experiments.budgets import budget as find_budget
-    from asterism.experiments.data.mnist import load
+    from asterism.experiments.data import load
     from asterism.experiments.duration import expected_seconds, in_words
-    from asterism.experiments.lenets import NETWORK_NAMES
+    from asterism.experiments.networks import NETWORK_NAMES
     from asterism.experiments.reproduce import jobs as all_jobs
     from asterism.experiments.reproduce import limit
     from asterism.experiments.reproduce import reproduce as run_all
