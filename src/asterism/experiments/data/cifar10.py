@@ -128,7 +128,7 @@ def cifar10(folder: Path) -> Dataset:
 
 
 def _split(records: npt.NDArray[np.uint8]) -> Split:
-    pixels = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32)).float()
+    pixels = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32))
     mean, deviation = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, DEVIATION))
     images = pixels.div_(255).sub_(mean).div_(deviation)
     labels = torch.from_numpy(records[:, 0].astype(np.int64))
