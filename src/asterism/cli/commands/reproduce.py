@@ -48,7 +48,9 @@ def reproduce(
         str | None, typer.Option(help="Comma-separated rows, e.g. reweighted_l1,dns; default all.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; mean ± std over them.")] = 1,
-    data: Annotated[str, typer.Option(help="mnist, or digits, which needs no network.")] = "mnist",
+    data: Annotated[
+        str, typer.Option(help="mnist, digits (needs no download) or cifar10.")
+    ] = "mnist",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run; default runs/BUDGET.")
     ] = None,
