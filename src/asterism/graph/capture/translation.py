@@ -28,7 +28,6 @@ from asterism.graph.capture.exported import (
     symbol,
 )
 from asterism.graph.capture.fixed_values import FixedValues
-from asterism.graph.capture.simplify import is_nothing, simplified
 from asterism.graph.network import Graph, Input, Node, living
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.activations import Activation
@@ -36,6 +35,7 @@ from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
 from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
 from asterism.graph.operations.sequences.recurrent import Recurrent
+from asterism.graph.simplify import is_nothing, simplified
 from asterism.graph.stages import Call
 
 
