@@ -10,6 +10,7 @@ simplify       graphs without what does nothing
 constants      weights that are computed from weights
 streaming      recurrent networks for sequences that come in parts
 capture        from a torch module to a graph
+onnx           from an ONNX file to a graph
 rebuild        from a graph to a torch module
 unit_flow      which layers make the units that others read
 compaction     dead units out, exactly, and back

@@ -202,7 +202,7 @@ class Equal(Comparison):
     name, code = "equal", 51
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        return (inputs[0] == inputs[1]).astype(np.float32)
+        return np.equal(inputs[0], inputs[1]).astype(np.float32)
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
         return lambda one, other: (one == other).to(torch.float32)
@@ -212,7 +212,7 @@ class Greater(Comparison):
     name, code = "greater", 52
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        return (inputs[0] > inputs[1]).astype(np.float32)
+        return np.greater(inputs[0], inputs[1]).astype(np.float32)
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
         return lambda one, other: (one > other).to(torch.float32)
