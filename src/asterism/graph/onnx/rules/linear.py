@@ -197,8 +197,20 @@ def _conv(call: OnnxCall) -> Result:
     value, padding = evened(call, value, window.pads, [2**30] * rank, 0.0)
     settings = window.settings(padding, dilation=window.dilations)
     settings["groups"] = call.attr("group", 1)
+    if rank == 2 and (value.shape[3], kernel.shape[3], padding[1]) == (1, 1, 0):
+        return _of_column(call, value, settings)
     op = "conv3d" if rank == 3 else "conv"
     return call.layer(op, value, settings, call.weight(1), call.weight(2))
+
+
+def _of_column(call: OnnxCall, value: Value, settings: dict[str, Number]) -> Value:
+    """An image of one column as a signal, as which the kernels have it side by side."""
+    names = ("padding", "stride", "dilation")
+    along = {f"{name}_w": settings[f"{name}_h"] for name in names}
+    weights = call.weight(1, call.array(1)[..., 0]), call.weight(2)
+    signal = call.reshaped(value, value.shape[:3])
+    found = call.layer("conv", signal, {**along, "groups": settings["groups"]}, *weights)
+    return call.reshaped(found, (*found.shape, 1))
 
 
 def _conv_transpose(call: OnnxCall) -> Result:
