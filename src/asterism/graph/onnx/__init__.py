@@ -11,6 +11,6 @@ calls        a node of ONNX's, as a rule sees it
 rules        one rule for each of ONNX's operators
 """
 
-from asterism.graph.onnx.network import OnnxNetwork, read_onnx
+from asterism.graph.onnx.network import read_onnx
 
-__all__ = ["OnnxNetwork", "read_onnx"]
+__all__ = ["read_onnx"]

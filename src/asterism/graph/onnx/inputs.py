@@ -123,7 +123,7 @@ def _known_sizes(declared: Declared, axis: int, given: Sequence[int] | None) -> 
         if declared.sizes is None or len(known) < len(sizes):
             raise InputError(
                 f"the input {declared.name} is {declared.text}: give the shape of one example,"
-                f" as in --shape {_like(sizes)}, or shape=({_like(sizes)}) in Python"
+                f" as in --shape {_like(sizes)}, or shape=[{_like(sizes)}] in Python"
             )
         return tuple(known)
     wanted = [n if isinstance(n, int) else int(g) for n, g in zip(sizes, given, strict=False)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from asterism.errors import InputError
 from asterism.graph.network import Graph
@@ -13,15 +12,12 @@ from asterism.graph.onnx.translation import Translation
 from asterism.graph.stages import Array
 
 
-class OnnxNetwork(NamedTuple):
-    """A graph, and its weights in the order in which the graph counts them."""
+def read_onnx(
+    path: str | Path, shape: Shapes = None, fixed: Fixed = None
+) -> tuple[Graph, dict[str, Array]]:
+    """The graph in an ONNX file, and its weights in the order in which the graph counts them.
 
-    graph: Graph
-    tensors: dict[str, Array]
-
-
-def read_onnx(path: str | Path, shape: Shapes = None, fixed: Fixed = None) -> OnnxNetwork:
-    """The network in an ONNX file; its inputs and results have the batch first, of any size.
+    Its inputs and results have the batch first, of any size.
 
     path   the file
     shape  of one example, without the batch, where the file leaves sizes open; by the inputs'
@@ -30,6 +26,6 @@ def read_onnx(path: str | Path, shape: Shapes = None, fixed: Fixed = None) -> On
     """
     model = read_model(path)
     try:
-        return OnnxNetwork(*Translation(model, find_inputs(model.graph, shape, fixed)).network())
+        return Translation(model, find_inputs(model.graph, shape, fixed)).network()
     except InputError as error:
         raise type(error)(f"{path}: {error}") from error

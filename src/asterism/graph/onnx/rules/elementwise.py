@@ -114,8 +114,7 @@ def _number(operand: Value | Constant) -> float | None:
     """Of numbers that are all one, that one."""
     if isinstance(operand, Value) or operand.size != 1:
         return None
-    number = float(operand.reshape(()))
-    return number if math.isfinite(number) else None
+    return float(operand.reshape(()))
 
 
 def _with_rank(value: Value, call: OnnxCall, other: Constant) -> Value:
@@ -125,7 +124,8 @@ def _with_rank(value: Value, call: OnnxCall, other: Constant) -> Value:
 
 def _arithmetic(call: OnnxCall) -> Result:
     one, other = call.operand(0), call.operand(1)
-    first, second = _number(one), _number(other)
+    first, second = (n if n is not None and math.isfinite(n) else None
+                     for n in map(_number, (one, other)))  # fmt: skip
     whole = [each.kind == "i" for each in (one, other) if isinstance(each, Value)]
     if call.op == "Div" and all(whole) and not any(_is_float(each) for each in (one, other)):
         raise UnsupportedError("of whole numbers")
@@ -207,7 +207,9 @@ def _extreme(call: OnnxCall) -> Result:
                 limits = {"low": number, "high": math.inf}
                 if call.op == "Min":
                     limits = {"low": -math.inf, "high": number}
-                return call.layer("clamp", _with_rank(value, call, limit), limits)
+                value = _with_rank(value, call, limit)
+                idle = number == (math.inf if call.op == "Min" else -math.inf)
+                return value if idle else call.layer("clamp", value, limits)
     return _of_all("maximum" if call.op == "Max" else "minimum")(call)
 
 
