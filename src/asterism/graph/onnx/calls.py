@@ -10,7 +10,7 @@ import numpy as np
 from asterism.errors import InputError
 from asterism.graph.onnx.layers import Layers
 from asterism.graph.onnx.reading import Constant, array_of
-from asterism.graph.onnx.values import BATCH, Missing, Sizes, Value, sizes_of
+from asterism.graph.onnx.values import Missing, Sizes, Value
 from asterism.graph.operations.operation import UnsupportedError
 from asterism.graph.stages import Settings
 
@@ -153,9 +153,9 @@ class OnnxCall:
 
     def like(self, value: Value, number: int, kind: str | None = None) -> Value:
         """A new value whose batch is where that of another is."""
-        sizes, axis, rows = self.layers.shapes[number], value.axis, value.rows
-        sizes = sizes[1:] if rows > 1 else sizes
-        return Value(number, (*sizes[:axis], BATCH * rows, *sizes[axis:]), kind or value.kind)
+        sizes, axis = self.layers.shapes[number], value.axis
+        shape = (*sizes[:axis], value.shape[axis], *sizes[axis + len(value.inner) :])
+        return value._replace(number=number, shape=shape, kind=kind or value.kind)
 
     def layer(self, op: str, value: Value, settings: Settings = (), *weights: int | None) -> Value:
         """One layer of one value."""
@@ -163,10 +163,10 @@ class OnnxCall:
 
     def reshaped(self, value: Value, shape: Sizes) -> Value:
         """The same numbers in another shape of ONNX's."""
-        sizes = sizes_of(shape)
-        if sizes == self.layers.shapes[value.number]:
-            return Value(value.number, shape, value.kind)
-        return Value(self.add("reshape", (value.number,), sizes), shape, value.kind)
+        found = value.reshaped(shape)
+        if found.sizes == self.layers.shapes[value.number]:
+            return found
+        return found._replace(number=self.add("reshape", (value.number,), found.sizes))
 
     def spread(self, place: int, array: Constant, shape: Sizes) -> Value:
         """Numbers as a value: the same for each example of a batch.

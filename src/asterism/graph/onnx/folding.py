@@ -250,6 +250,7 @@ _ONE_BY_ONE: dict[str, Callable[..., Any]] = {
     "Floor": np.floor,
     "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal,
+    "IsNaN": np.isnan,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
     "Log": np.log,
@@ -270,6 +271,9 @@ _ONE_BY_ONE: dict[str, Callable[..., Any]] = {
     "Tanh": np.tanh,
 }
 _REDUCED: dict[str, Callable[..., Any]] = {
+    "L1": lambda x, **how: np.abs(x).sum(**how),
+    "L2": lambda x, **how: np.sqrt(np.square(x).sum(**how)),
+    "SumSquare": lambda x, **how: np.square(x).sum(**how),
     "Max": np.max,
     "Mean": np.mean,
     "Min": np.min,

@@ -22,20 +22,37 @@ class Value(NamedTuple):
     number  the graph's
     shape   ONNX's; one size is BATCH, or a multiple of it
     kind    f for floats, i for whole numbers, b for truth values
+    major   of that multiple, how many rows of an example a reshape has put before the batch
     """
 
     number: int
     shape: Sizes
     kind: str = "f"
+    major: int = 1
 
     @property
     def axis(self) -> int:
         return batch_axis(self.shape)
 
     @property
-    def rows(self) -> int:
-        """How many rows of each example a reshape has put into the batch."""
-        return self.shape[self.axis] // BATCH
+    def batch(self) -> tuple[int, ...]:
+        """Where the batch is: what values have in common that are combined."""
+        return self.axis, self.major, self.shape[self.axis]
+
+    @property
+    def inner(self) -> Sizes:
+        """What of an example is in the dimension of the batch: rows before it, and after it."""
+        rows = self.shape[self.axis] // BATCH // self.major
+        return tuple(size for size in (self.major, rows) if size > 1)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The graph's shape, of one example.
+
+        >>> Value(0, (2, BATCH, 128)).sizes, Value(0, (12 * BATCH, 7)).sizes
+        ((2, 128), (12, 7))
+        """
+        return self.shape[: self.axis] + self.inner + self.shape[self.axis + 1 :]
 
     @property
     def is_plain(self) -> bool:
@@ -47,7 +64,18 @@ class Value(NamedTuple):
         axis = axis % len(self.shape) if -len(self.shape) <= axis < len(self.shape) else -1
         if axis in (-1, self.axis):
             raise UnsupportedError("along the batch")
-        return axis + (axis < self.axis) + (self.rows > 1)
+        return axis + 1 if axis < self.axis else axis + len(self.inner)
+
+    def reshaped(self, shape: Sizes) -> Value:
+        """The same numbers in another shape, if no example would get numbers of others."""
+        axis = batch_axis(shape)
+        before = math.prod(self.shape[: self.axis]) * self.major
+        major, rest = divmod(before, math.prod(shape[:axis]))
+        if rest or major < 1 or shape[axis] // BATCH % major:
+            raise UnsupportedError("along the batch")
+        if math.prod(shape) != math.prod(self.shape):
+            raise UnsupportedError(f"of {self.shape} to {shape}")
+        return Value(self.number, shape, self.kind, major)
 
 
 class Missing(NamedTuple):
@@ -66,19 +94,6 @@ def batch_axis(shape: Sizes) -> int:
     if len(found) != 1:
         raise UnsupportedError("without one batch")
     return found[0]
-
-
-def sizes_of(shape: Sizes) -> Sizes:
-    """The graph's shape of one example, for ONNX's of all of them.
-
-    >>> sizes_of((2, BATCH, 128)), sizes_of((12 * BATCH, 7))
-    ((2, 128), (12, 7))
-    """
-    axis = batch_axis(shape)
-    rows = shape[axis] // BATCH
-    if rows > 1 and math.prod(shape[:axis]) > 1:
-        raise UnsupportedError("along the batch")
-    return ((rows,) if rows > 1 else ()) + shape[:axis] + shape[axis + 1 :]
 
 
 def padded(shape: Sizes, rank: int) -> Sizes:

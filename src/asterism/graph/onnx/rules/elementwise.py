@@ -83,8 +83,8 @@ def aligned(call: OnnxCall, places: Sequence[int]) -> tuple[list[int], Value]:
     rank = max(len(each.shape) for each in operands)
     values = [each for each in operands if isinstance(each, Value)]
     moved = [call.reshaped(value, padded(value.shape, rank)) for value in values]
-    first = max(moved, key=lambda value: value.rows)
-    if any((value.axis, value.rows) != (first.axis, first.rows) for value in moved):
+    first = moved[0]
+    if len({value.batch for value in moved}) > 1:
         raise UnsupportedError("along the batch")
     found, rest = [], iter(moved)
     for place, each in zip(places, operands, strict=True):
@@ -100,7 +100,7 @@ def _beside(call: OnnxCall, place: int, array: Constant, value: Value) -> Value:
     if shape[value.axis] not in (1, call.batch):
         raise UnsupportedError("along the batch")
     first = array.reshape(shape).take(0, value.axis)
-    sizes = ((1,) if value.rows > 1 else ()) + first.shape
+    sizes = first.shape[: value.axis] + (1,) * len(value.inner) + first.shape[value.axis :]
     return call.spread(place, first.reshape(sizes), value.shape)
 
 
@@ -224,6 +224,12 @@ def _compared(call: OnnxCall) -> Result:
     return scaled(call, found, -1.0, 1.0) if call.op.endswith("OrEqual") else found
 
 
+def _is_nan(call: OnnxCall) -> Result:
+    """What is not equal to itself."""
+    value = call.value()
+    return scaled(call, call.like(value, call.add("equal", (value.number,) * 2), "b"), -1.0, 1.0)
+
+
 def _logical(op: str) -> Callable[[OnnxCall], Result]:
     return lambda call: of_two(call, op, (0, 1), "b")
 
@@ -292,6 +298,7 @@ RULES: dict[str, Callable[[OnnxCall], Result]] = {
     **dict.fromkeys(("Max", "Min"), _extreme),
     **dict.fromkeys(("Sum", "Mean"), _of_all("add")),
     **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"), _compared),
+    "IsNaN": _is_nan,
     "And": _logical("mul"),
     "Or": _logical("maximum"),
     "Where": _where,

@@ -84,7 +84,7 @@ def _along(call: OnnxCall, value: Value, axis: int, size: int, scale: float) -> 
         for factor in (0.0, scale):
             found: dict[str, Number] = {"dim": axis, "size": size, "mode": ours, "scale": factor}
             low, _, part = sources(Node("resize", (0,), settings=found), old)
-            if np.allclose(low + part, wanted, atol=1e-4):
+            if np.allclose(np.minimum(low + part, old - 1), wanted, atol=1e-4):
                 return call.layer("resize", value, found)
     raise UnsupportedError(f"by {mode} pixels, {call.attr('coordinate_transformation_mode')}")
 

@@ -10,7 +10,7 @@ import numpy as np
 from asterism.graph.onnx.calls import OnnxCall, Result
 from asterism.graph.onnx.reading import Constant
 from asterism.graph.onnx.rules.shaping import padded_value, part, transposed, without
-from asterism.graph.onnx.values import Sizes, Value, combined, padded, sizes_of
+from asterism.graph.onnx.values import Sizes, Value, combined, padded
 from asterism.graph.operations.operation import UnsupportedError
 from asterism.graph.stages import Number
 
@@ -64,14 +64,14 @@ def _by_matrix(call: OnnxCall, value: Value, matrix: Constant) -> Value:
 def _looked_up(call: OnnxCall, value: Value, matrix: Constant) -> Value | None:
     """A matrix times ids that are compared with all ids there are: rows of the matrix."""
     before = call.layers.maker(value.number)
-    if before is None or before.op != "equal" or value.dim(-1) != len(sizes_of(value.shape)):
+    if before is None or before.op != "equal" or value.dim(-1) != len(value.sizes):
         return None
     ids, every = before.inputs
     numbers = call.layers.constant(every)
     of_ids = ids < len(call.layers.inputs) or call.layers.shapes[ids][-1:] == (1,)
     if numbers is None or not of_ids or not np.array_equal(numbers.ravel(), range(len(matrix))):
         return None
-    ids = call.add("reshape", (ids,), sizes_of(value.shape)[:-1])
+    ids = call.add("reshape", (ids,), value.sizes[:-1])
     table = call.weight(1, matrix)
     return call.like(value, call.add("embedding", (ids,), (), table))
 
@@ -97,7 +97,7 @@ def _as_factor(call: OnnxCall, place: int, matrix: Constant, value: Value) -> Va
     rank = max(matrix.ndim, len(value.shape))
     axis = value.axis + rank - len(value.shape)
     shape = list(padded(matrix.shape, rank))
-    if shape[axis] != 1 or value.rows > 1:
+    if shape[axis] != 1 or value.inner:
         raise UnsupportedError("along the batch")
     sizes = (*shape[:axis], *shape[axis + 1 :])
     shape[axis] = value.shape[value.axis]
@@ -108,8 +108,7 @@ def _product(call: OnnxCall, one: Value, other: Value) -> Value:
     """Two values, matrix by matrix."""
     rank = max(len(one.shape), len(other.shape))
     pair = [call.reshaped(value, padded(value.shape, rank)) for value in (one, other)]
-    axes = {(value.axis, value.rows) for value in pair}
-    if len(axes) > 1 or pair[0].axis >= rank - 2:
+    if pair[0].batch != pair[1].batch or pair[0].axis >= rank - 2:
         raise UnsupportedError("along the batch")
     leading = combined([value.shape[:-2] for value in pair])
     numbers = [_expanded(call, value, leading + value.shape[-2:]) for value in pair]
@@ -119,7 +118,7 @@ def _product(call: OnnxCall, one: Value, other: Value) -> Value:
 def _expanded(call: OnnxCall, value: Value, shape: Sizes) -> int:
     if value.shape == shape:
         return value.number
-    return call.add("expand", (value.number,), sizes_of(shape))
+    return call.add("expand", (value.number,), value._replace(shape=shape).sizes)
 
 
 # ---------------------------------------------------------------------- windows

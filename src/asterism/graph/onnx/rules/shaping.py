@@ -10,7 +10,7 @@ import numpy as np
 from asterism.graph.onnx.calls import OnnxCall, Result
 from asterism.graph.onnx.folding import kind_of, parts, shape_part, slices, wanted_shape
 from asterism.graph.onnx.reading import Constant
-from asterism.graph.onnx.values import BATCH, Sizes, Value, combined, padded, sizes_of
+from asterism.graph.onnx.values import BATCH, Value, combined, padded
 from asterism.graph.operations.operation import UnsupportedError
 from asterism.graph.operations.shaping import MODES
 
@@ -33,13 +33,12 @@ def without(call: OnnxCall, value: Value, axis: int) -> Value:
 
 def _reshape(call: OnnxCall) -> Result:
     value, wanted, zeros = call.value(), call.array(1), call.attr("allowzero", 0)
-    before = math.prod(value.shape[: value.axis])
     for sizes in _with_batch(wanted.reshape(-1), call.batch):
         shape = wanted_shape(value.shape, sizes, zeros)
-        found = [axis for axis, size in enumerate(shape) if size and size % BATCH == 0]
-        fits = len(found) == 1 and math.prod(shape) == math.prod(value.shape)
-        if fits and math.prod(shape[: found[0]]) == before:
-            return _rowwise(call, value, shape)
+        try:
+            return call.reshaped(value, shape)
+        except UnsupportedError:
+            continue
     raise UnsupportedError("along the batch")
 
 
@@ -50,22 +49,9 @@ def _with_batch(wanted: Constant, batch: int) -> list[Constant]:
     return [*given, wanted]
 
 
-def _rowwise(call: OnnxCall, value: Value, shape: Sizes) -> Value:
-    axis = next(axis for axis, size in enumerate(shape) if size % BATCH == 0)
-    rows = max(value.rows, shape[axis] // BATCH)
-    if rows > 1 and math.prod(shape[:axis]) > 1:
-        raise UnsupportedError("along the batch")
-    return call.reshaped(value, shape)
-
-
 def _flatten(call: OnnxCall) -> Result:
     value, axis = call.value(), call.attr("axis", 1)
-    if value.axis >= (axis if axis >= 0 else axis + len(value.shape)):
-        raise UnsupportedError("along the batch")
-    shape = (math.prod(value.shape[:axis]), math.prod(value.shape[axis:]))
-    if value.axis > 0 and math.prod(value.shape[: value.axis]) > 1:
-        raise UnsupportedError("along the batch")
-    return call.reshaped(value, shape)
+    return call.reshaped(value, (math.prod(value.shape[:axis]), math.prod(value.shape[axis:])))
 
 
 def _squeeze(call: OnnxCall) -> Result:
@@ -90,11 +76,11 @@ def transposed(call: OnnxCall, value: Value, order: Sequence[int]) -> Value:
     """Dimensions in another order; where only the batch moves, there is nothing to do."""
     if sorted(order) != list(range(len(value.shape))):
         raise UnsupportedError(f"in the order {list(order)}")
-    dims = [value.dim(axis) for axis in order if axis != value.axis]
-    first = (1,) if value.rows > 1 else ()
+    inner = [value.axis + 1 + place for place in range(len(value.inner))]
+    dims = [inner if axis == value.axis else [value.dim(axis)] for axis in order]
     shape = tuple(value.shape[axis] for axis in order)
-    sizes_of(shape)  # which refuses rows of the batch behind another dimension
-    return Value(call.add("permute", (value.number,), (*first, *dims)), shape, value.kind)
+    number = call.add("permute", (value.number,), tuple(dim for each in dims for dim in each))
+    return value._replace(number=number, shape=shape)
 
 
 def _transpose(call: OnnxCall) -> Result:
@@ -141,7 +127,7 @@ def _embedding(call: OnnxCall, table: Constant, axis: int) -> Value:
     if axis != 0 or ids.kind != "i" or table.ndim < 2:
         raise UnsupportedError("from a table, along another axis or by computed numbers")
     matrix = call.weight(0, table.reshape(len(table), -1))
-    found = Value(call.add("embedding", (ids.number,), (), matrix), (*ids.shape, -1))
+    found = call.like(ids, call.add("embedding", (ids.number,), (), matrix), "f")
     return call.reshaped(found, (*ids.shape, *table.shape[1:]))
 
 
@@ -154,7 +140,7 @@ def _split(call: OnnxCall) -> Result:
 
 def joined(call: OnnxCall, values: Sequence[Value], axis: int) -> Value:
     """One after the other along a dimension."""
-    if any(value.axis != values[0].axis or value.rows != values[0].rows for value in values):
+    if len({value.batch for value in values}) > 1:
         raise UnsupportedError("along the batch")
     dim = values[0].dim(axis)
     number = call.add("cat", tuple(value.number for value in values), {"dim": dim})
@@ -174,7 +160,7 @@ def _concat(call: OnnxCall) -> Result:
 def _repeated(call: OnnxCall, place: int, array: Constant, like: Value) -> Value:
     """Numbers beside values of a batch whose size the file fixes: all examples have the first's."""
     axis = like.axis
-    if array.ndim != len(like.shape) or array.shape[axis] != call.batch or like.rows > 1:
+    if array.ndim != len(like.shape) or array.shape[axis] != call.batch or like.inner:
         raise UnsupportedError("along the batch")
     shape = (*array.shape[:axis], BATCH, *array.shape[axis + 1 :])
     return call.spread(place, array.take(0, axis), shape)
@@ -192,17 +178,18 @@ def _expand(call: OnnxCall) -> Result:
         value = call.reshaped(operand, before)
     else:
         axis = next(axis for axis, size in enumerate(shape) if size % BATCH == 0)
-        sizes = ((1,) if shape[axis] > BATCH else ()) + before[:axis] + before[axis + 1 :]
-        value = call.spread(0, operand.reshape(sizes), shape)
-    if call.layers.shapes[value.number] == sizes_of(shape):
-        return value._replace(shape=shape)
-    return Value(call.add("expand", (value.number,), sizes_of(shape)), shape, value.kind)
+        rows = (1,) if shape[axis] > BATCH else ()
+        value = call.spread(0, operand.reshape(before[:axis] + rows + before[axis + 1 :]), shape)
+    found = value._replace(shape=shape)
+    if call.layers.shapes[value.number] == found.sizes:
+        return found
+    return found._replace(number=call.add("expand", (value.number,), found.sizes))
 
 
 def _filled(call: OnnxCall) -> Result:
     """The same number for a whole batch."""
     shape = tuple(int(size) for size in call.array(0).reshape(-1))
-    sizes = sizes_of(shape)
+    sizes = Value(0, shape).sizes
     call.budget.take(math.prod(sizes))
     number = np.asarray(call.attr("value", np.float32(0))).reshape(())
     return call.spread(0, np.full(sizes, number), shape)
