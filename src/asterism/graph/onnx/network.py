@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from asterism.errors import InputError
+from asterism.errors import FormatError, InputError, one_line
 from asterism.graph.network import Graph
 from asterism.graph.onnx.inputs import Fixed, Shapes, find_inputs
 from asterism.graph.onnx.reading import read_model
@@ -29,3 +29,6 @@ def read_onnx(
         return Translation(model, find_inputs(model.graph, shape, fixed)).network()
     except InputError as error:
         raise type(error)(f"{path}: {error}") from error
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # Names that are no text, references to nowhere: what protobuf does not look at.
+        raise FormatError(f"{path} is damaged ({one_line(error)})") from error
