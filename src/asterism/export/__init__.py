@@ -2,6 +2,7 @@
 
 checkpoints    save and load: .asterism, safetensors, torch's own
 onnx           ONNX, dense and without dead units
+imported       a network of another framework, from an ONNX file
 dense_engines  the engines to compare with
 few_values     the parameters that are to take few values, and the values they take
 codebooks      training with few values: straight-through, inside the optimizer
