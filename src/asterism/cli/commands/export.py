@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asterism.cli.output import Csv, Json, is_text, print_data
-from asterism.cli.source import find_source
+from asterism.cli.source import Source, find_source
+
+if TYPE_CHECKING:
+    from asterism.export.code import Written
+
+
+class Aim(str, Enum):
+    """What a C file is made for."""
+
+    size = "size"
+    speed = "speed"
 
 
 def export(
@@ -20,7 +31,12 @@ def export(
             " --model.",
         ),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The file to write: its ending is .onnx, .c, .h, .html or .mjs."
+        ),
+    ],
     model: Annotated[
         str | None,
         typer.Option(
@@ -34,25 +50,52 @@ def export(
             metavar="FILE.py:FUNCTION", help="With --model: the function that returns the loaders."
         ),
     ] = None,
+    aim: Annotated[
+        Aim,
+        typer.Option(
+            "--for", help="Of a .c file: small tables, or straight code that is faster and larger."
+        ),
+    ] = Aim.size,
+    header: Annotated[
+        bool, typer.Option("--header", help="Of a .c file: write its header beside it.")
+    ] = False,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Write a network without its dead units as a dense ONNX file, for other engines.
+    """Write a network without its dead units for other programs.
 
-    Example:  asterism export net.asterism net.onnx
+    A .c file is all that a microcontroller needs, an .html file shows the network in a browser, an
+    .mjs file is for your own page: all are sparse. An .onnx file is dense, for other engines.
+
+    Example:  asterism export net.asterism net.c
     """
-    import torch
-
     from asterism.errors import InputError
-    from asterism.export.onnx import export_onnx
-    from asterism.graph.rebuild import examples, rebuild
 
     text = is_text(as_json, as_csv)
     if (model is None) != (data is None):
         raise InputError("--model and --data go together: give both")
-    if out.suffix != ".onnx":
-        raise InputError(f"{out} must end in .onnx, the one format that export writes")
+    if out.suffix not in (".onnx", ".c", ".h", ".html", ".mjs"):
+        raise InputError(f"{out} must end in .onnx, .c, .h, .html or .mjs")
     source = find_source(file, model, data)
+    if out.suffix != ".onnx":
+        _print_written(_code(source, out, aim is Aim.speed, header), text, as_json)
+        return
+    if aim is Aim.speed or header:
+        raise InputError(f"--for speed and --header are for .c files, and not for {out}")
+    result = _onnx(source, model, out)
+    if text:
+        print("{file}: {bytes:,} bytes, {weights:,} of {weights_before:,} weights".format(**result))
+    else:
+        print_data(result, [result], as_json)
+
+
+def _onnx(source: Source, model: str | None, out: Path) -> dict[str, Any]:
+    """Writes an ONNX file; its size, and the weights before and after."""
+    import torch
+
+    from asterism.export.onnx import export_onnx
+    from asterism.graph.rebuild import examples, rebuild
+
     if model is None and source.has_graph():
         net = source.net(threads=1)
         network: torch.nn.Module = rebuild(net.graph, net.weights)
@@ -64,8 +107,24 @@ def export(
     smaller = export_onnx(network, example, out)
     before, after = (sum(p.numel() for p in each.parameters()) for each in (network, smaller))
     size = out.stat().st_size
+    return {"file": str(out), "bytes": size, "weights": after, "weights_before": before}
+
+
+def _code(source: Source, out: Path, speed: bool, header: bool) -> Written:
+    from asterism.export.code import export_code
+
+    net = source.net(threads=1)
+    origin = source.path
+    return export_code(net.graph, net.weights, out, origin=origin, speed=speed, header=header)
+
+
+def _print_written(written: Written, text: bool, as_json: bool) -> None:
     if text:
-        print(f"{out}: {size:,} bytes, {after:,} of {before:,} weights")
+        print(
+            f"{' and '.join(written.files)}: {written.bytes:,} bytes;"
+            f" {written.tables:,} bytes of tables, {written.workspace:,} bytes of workspace,"
+            f" {written.work:,} multiply-adds"
+        )
     else:
-        result = {"file": str(out), "bytes": size, "weights": after, "weights_before": before}
+        result = {**written._asdict(), "files": " ".join(written.files)}
         print_data(result, [result], as_json)
