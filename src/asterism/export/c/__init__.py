@@ -3,6 +3,6 @@
 source      the file and its header, from the calls
 texts       tables and numbers as C
 names       the name of the network's function
-functions   the functions in C that a file may need: functions/*.c
+library     the functions in C that a file may need: functions/*.c
 unrolling   layers as straight code, for speed
 """

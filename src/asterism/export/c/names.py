@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from asterism.export.c.functions import functions
+from asterism.export.c.library import functions
 
 _TAKEN = re.compile(
     "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline"

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from asterism.export.c.functions import functions, needed
+from asterism.export.c.library import functions
 from asterism.export.c.texts import Tables, number, place
 from asterism.export.c.unrolling import unrolled
+from asterism.export.functions import needed
 from asterism.export.steps.step import Portable, Step
 
 BEGIN = """\

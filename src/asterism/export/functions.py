@@ -1,21 +1,9 @@
-"""The functions that an exported file may need: parts of functions/*.c, each with what it calls."""
+"""Parts of source files, each a function with what it calls: an export takes what it needs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib.resources import files
-
-FILES = ("reading", "layers", "values", "activations")
-
-
-@cache
-def functions() -> Mapping[str, str]:
-    """The text of each function by its name, in an order in which C may read them."""
-    folder = files("asterism.export.c").joinpath("functions")
-    texts = [folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in FILES]
-    return parts("\n".join(texts))
 
 
 def parts(text: str) -> dict[str, str]:
