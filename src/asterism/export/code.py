@@ -17,6 +17,8 @@ from asterism.export.c.source import sources
 from asterism.export.steps.dead import without_dead_units
 from asterism.export.steps.portable import portable
 from asterism.export.steps.step import Portable
+from asterism.export.web.module import module
+from asterism.export.web.page import page
 from asterism.graph.network import Graph
 from asterism.graph.stages import Array
 from asterism.storage.atomic_files import check_writable, write_atomically
@@ -68,7 +70,7 @@ def export_code(
     network = portable(*without_dead_units(graph, weights))
     if target.suffix in (".c", ".h"):
         return _write_c(network, target, _from(Path(origin)), speed, header)
-    raise NotImplementedError
+    return _write_web(network, target, _from(Path(origin)))
 
 
 def _write_c(network: Portable, path: Path, origin: str, speed: bool, header: bool) -> Written:
@@ -77,6 +79,14 @@ def _write_c(network: Portable, path: Path, origin: str, speed: bool, header: bo
     if header:
         texts[path.with_suffix(".h")] = made.header
     return _write(texts, made.tables, made.workspace, made.work)
+
+
+def _write_web(network: Portable, path: Path, origin: str) -> Written:
+    if path.suffix == ".mjs":
+        text, size = module(network, origin)
+    else:
+        text, size = page(network, path.stem, origin)
+    return _write({path: text}, size, 4 * network.workspace, network.work)
 
 
 def _write(texts: dict[Path, str], tables: int, workspace: int, work: int) -> Written:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from asterism.errors import InputError
 from asterism.export.steps.attend import attention
 from asterism.export.steps.memory import place
@@ -39,7 +41,8 @@ def portable(graph: Graph, weights: Sequence[Array]) -> Portable:
     outputs = [shapes[value] for value in graph.outputs]
     inputs = [each.shape for each in graph.inputs]
     integer = [each.integer for each in graph.inputs]
-    return Portable(steps, inputs, outputs, place(steps), integer)
+    kept = sum(int(np.count_nonzero(weight)) for weight in weights if weight.ndim > 1)
+    return Portable(steps, inputs, outputs, place(steps), integer, kept)
 
 
 OWN = {"PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "CONV_TAPS", "KEYS"}

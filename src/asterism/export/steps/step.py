@@ -89,6 +89,8 @@ class Portable:
     inputs     shapes of the inputs, which lie side by side
     outputs    shapes of the results, which do too
     workspace  floats
+    integer    which of the inputs are whole numbers
+    weights    how many weights are not zero, without biases
     """
 
     steps: list[Step]
@@ -96,6 +98,7 @@ class Portable:
     outputs: list[tuple[int, ...]]
     workspace: int = 0
     integer: list[bool] = field(default_factory=list)
+    weights: int = 0
 
     @property
     def work(self) -> int:
