@@ -10,7 +10,6 @@ from asterism.export.steps.step import Portable
 from asterism.export.web.module import module
 
 MOST_CLASSES = 1000  # bars
-DRAW = "Draw large, in one go or several."
 
 
 def page(network: Portable, title: str, origin: str) -> tuple[str, int]:
@@ -24,7 +23,7 @@ def page(network: Portable, title: str, origin: str) -> tuple[str, int]:
     facts = f"{network.weights:,} weights in {size:,} bytes, {network.work:,} multiply-adds."
     body = _filled(
         _file(f"{kind}.html"),
-        {"INPUTS": _shapes(network.inputs), "OUTPUTS": _shapes(network.outputs), "HINT": DRAW},
+        {"INPUTS": _shapes(network.inputs), "OUTPUTS": _shapes(network.outputs)},
     )
     parts = {
         "TITLE": escape(title),
