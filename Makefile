@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Tests in two processes where there are two cores.
 WORKERS := -n logical --maxprocesses 2 --dist worksteal
 
-.PHONY: reproduce test lint types bench docs nightly sanitize neon clean
+.PHONY: reproduce test lint types bench docs nightly sanitize neon emulated clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
@@ -28,7 +28,7 @@ docs: $(STAMP)  ## the site, into build/site; a warning is an error
 	$(BIN)/python -m asterism.graph.operations > docs/operations.md
 	$(BIN)/mkdocs build --strict
 
-nightly: $(STAMP) sanitize neon  ## everything, the slow tests too
+nightly: $(STAMP) sanitize neon emulated  ## everything, the slow tests too
 	$(BIN)/pytest -rs $(WORKERS)
 
 sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
@@ -43,6 +43,9 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
 	$(BIN)/python tests/kernels/neon/check.py
+
+emulated: $(STAMP)  ## exported C on microcontrollers, ARM64 and RISC-V, emulated: its docstring says what to install
+	$(BIN)/python tests/export/c/emulated/check.py
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(shell find src/asterism/kernels -name "*.[ch]")
 	$(PYTHON) -m venv --clear $(VENV)

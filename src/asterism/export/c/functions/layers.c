@@ -46,16 +46,18 @@ static void conv(const float *x, float *y, float *row, int32_t channels, int32_t
     for (int32_t c = 0; c < channels; c++) {
         const uint8_t *p = places;
         uint32_t first = k;
+        float start = number(bias, (uint32_t)c);
         for (int32_t top = 0; top + pool <= height; top += pool) {
             for (int32_t r = 0; r < pool; r++) {
                 const float *from = x + (top + r) * down;
                 float *to = row + r * width;
                 p = places, k = first;
-                for (int32_t i = 0; i < width; i++) to[i] = number(bias, (uint32_t)c);
+                for (int32_t i = 0; i < width; i++) to[i] = start;
                 for (uint32_t left = next(&p); left > 0; left--, from++) {
                     float weight = number(weights, k++);
                     from += next(&p);
-                    for (int32_t i = 0; i < width; i++) to[i] += weight * from[i * right];
+                    const float *one = from;
+                    for (int32_t i = 0; i < width; i++, one += right) to[i] += weight * *one;
                 }
             }
             y = finish(row, y, width, pool, relu);
