@@ -28,7 +28,7 @@ import numpy as np
 from asterism import file, runtime
 from asterism.errors import FormatError, InputError
 
-SLICE = 4_000  # mutants of one process
+SLICE = 1_000  # mutants of one process
 MEMORY = 2 << 30  # bytes that a process may take beside what it has at its start
 SECONDS = 1.0
 PATIENCE = 600  # seconds for a slice, then it is ended

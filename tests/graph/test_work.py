@@ -76,7 +76,7 @@ def test_every_weight_is_counted_once_for_each_place() -> None:
     pixels, places, results = 25, 9, 18
     exact = places * (3 + 1) + 16 * (pixels + 2 * results)  # and the one channel that is read
     Work.allowed([weight], exact).check(graph, shapes)
-    with pytest.raises(FormatError, match=f"layer 2 .relu. .* takes {exact} multiply"):
+    with pytest.raises(FormatError, match=f"layer 2 .relu. .* takes {exact:,} multiply"):
         Work.allowed([weight], exact - 1).check(graph, shapes)
 
 
