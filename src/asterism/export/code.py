@@ -16,6 +16,7 @@ from asterism.export.c.names import identifier
 from asterism.export.c.source import sources
 from asterism.export.steps.dead import without_dead_units
 from asterism.export.steps.portable import portable
+from asterism.export.steps.quantised import Quantised, quantised
 from asterism.export.steps.step import Portable
 from asterism.export.web.module import module
 from asterism.export.web.page import page
@@ -73,6 +74,32 @@ def export_code(
     return _write_web(network, target, _from(Path(origin)))
 
 
+def export_int8(
+    graph: Graph,
+    weights: Sequence[Array],
+    path: str | Path,
+    examples: Array,
+    *,
+    origin: str | Path,
+    header: bool = False,
+) -> tuple[Written, Quantised]:
+    """Writes a network of whole numbers of 8 bits as C; what it computes, to be measured.
+
+    graph     the network
+    weights   as the graph counts them
+    path      a .c or .h file
+    examples  a batch of what the network is used on, for the scales
+    origin    the file that the network comes from
+    header    a header beside it
+    """
+    target = Path(path)
+    if target.suffix not in (".c", ".h"):
+        raise InputError(f"--int8 is for .c files, and not for {target}")
+    check_writable(target)
+    made = quantised(*without_dead_units(graph, weights), examples)
+    return _write_c(made.network, target, _from(Path(origin)), False, header), made
+
+
 def _write_c(network: Portable, path: Path, origin: str, speed: bool, header: bool) -> Written:
     made = sources(network, identifier(path.stem), origin, speed)
     texts = {path: made.c if path.suffix == ".c" else made.header}
@@ -86,7 +113,7 @@ def _write_web(network: Portable, path: Path, origin: str) -> Written:
         text, size = module(network, origin)
     else:
         text, size = page(network, path.stem, origin)
-    return _write({path: text}, size, 4 * network.workspace, network.work)
+    return _write({path: text}, size, network.bytes, network.work)
 
 
 def _write(texts: dict[Path, str], tables: int, workspace: int, work: int) -> Written:

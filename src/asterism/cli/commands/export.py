@@ -47,7 +47,8 @@ def export(
     data: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE.py:FUNCTION", help="With --model: the function that returns the loaders."
+            metavar="FILE.py:FUNCTION",
+            help="With --model or --int8: the function that returns the loaders.",
         ),
     ] = None,
     aim: Annotated[
@@ -58,6 +59,14 @@ def export(
     ] = Aim.size,
     header: Annotated[
         bool, typer.Option("--header", help="Of a .c file: write its header beside it.")
+    ] = False,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="Of a .c file: whole numbers of 8 bits, with scales found on --data, where the"
+            " metric is measured before and after.",
+        ),
     ] = False,
     as_json: Json = False,
     as_csv: Csv = False,
@@ -72,13 +81,18 @@ def export(
     from asterism.errors import InputError
 
     text = is_text(as_json, as_csv)
-    if (model is None) != (data is None):
+    if (model is None) != (data is None) and not (int8 and model is None):
         raise InputError("--model and --data go together: give both")
     if out.suffix not in (".onnx", ".c", ".h", ".html", ".mjs"):
         raise InputError(f"{out} must end in .onnx, .c, .h, .html or .mjs")
     source = find_source(file, model, data)
+    if int8:
+        if aim is Aim.speed:
+            raise InputError("--int8 and --for speed exclude each other: choose one")
+        _print_written(*_int8(source, out, header), text, as_json)
+        return
     if out.suffix != ".onnx":
-        _print_written(_code(source, out, aim is Aim.speed, header), text, as_json)
+        _print_written(_code(source, out, aim is Aim.speed, header), {}, text, as_json)
         return
     if aim is Aim.speed or header:
         raise InputError(f"--for speed and --header are for .c files, and not for {out}")
@@ -118,13 +132,50 @@ def _code(source: Source, out: Path, speed: bool, header: bool) -> Written:
     return export_code(net.graph, net.weights, out, origin=origin, speed=speed, header=header)
 
 
-def _print_written(written: Written, text: bool, as_json: bool) -> None:
+EXAMPLES = 512  # on which scales are found
+
+
+def _int8(source: Source, out: Path, header: bool) -> tuple[Written, dict[str, Any]]:
+    """Writes C of 8 bits; the metric before and after."""
+    from asterism.cli.commands.evaluate import measure
+    from asterism.export.code import export_int8
+
+    net, task = source.net(threads=1), source.task()
+    found = examples_of(task.train_loader)
+    origin = source.path
+    written, run = export_int8(net.graph, net.weights, out, found, origin=origin, header=header)
+    before, after = measure(net, task), measure(run, task)
+    return written, {"metric_float": before["metric"], "metric_int8": after["metric"]}
+
+
+def examples_of(loader: Any) -> Any:
+    """The first inputs of a loader, as one batch of floats."""
+    import numpy as np
+
+    from asterism.errors import InputError
+
+    parts: list[Any] = []
+    for batch in loader:
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise InputError("--int8 needs a loader that gives (inputs, targets)")
+        parts.append(np.asarray(batch[0], np.float32))
+        if sum(map(len, parts)) >= EXAMPLES:
+            break
+    if not parts:
+        raise InputError("--int8 needs examples, and the training loader has none")
+    return np.concatenate(parts)[:EXAMPLES]
+
+
+def _print_written(written: Written, metrics: dict[str, Any], text: bool, as_json: bool) -> None:
     if text:
         print(
             f"{' and '.join(written.files)}: {written.bytes:,} bytes;"
             f" {written.tables:,} bytes of tables, {written.workspace:,} bytes of workspace,"
             f" {written.work:,} multiply-adds"
         )
+        if metrics:
+            before, after = metrics.values()
+            print(f"metric on the validation data: {before:.6g} in floats, {after:.6g} in 8 bits")
     else:
-        result = {**written._asdict(), "files": " ".join(written.files)}
+        result = {**written._asdict(), "files": " ".join(written.files), **metrics}
         print_data(result, [result], as_json)

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from asterism.export.functions import parts
 
-FILES = ("reading", "layers", "values", "activations")
+FILES = ("reading", "layers", "values", "activations", "int8")
 
 
 @cache

@@ -34,6 +34,13 @@ typedef struct {
     int bits;
 } numbers;
 """
+WHOLE = """
+typedef struct {
+    const uint8_t *codes;
+    const int8_t *values;
+    int bits;
+} numbers_8;
+"""
 
 
 class Sources(NamedTuple):
@@ -62,23 +69,24 @@ def sources(network: Portable, name: str, origin: str, speed: bool = False) -> S
     text, (tables,) = together({name: network}, speed)
     about, macros = _about(network, tables, name, origin), _macros(network, name)
     c = "\n".join([about, text])
-    header = "\n".join([about, *_guarded(name, macros)])
-    workspace = max(4, 4 * network.workspace)
-    return Sources(c, header, tables.size, workspace, network.work)
+    header = "\n".join([about, *_guarded(network, name, macros)])
+    return Sources(c, header, tables.size, network.bytes, network.work)
 
 
 def together(networks: Mapping[str, Portable], speed: bool = False) -> tuple[str, list[Tables]]:
     """Several networks in one text, each by its name, with the functions that any of them needs."""
     all_tables, bodies, ends, called = [], [], [], set[str]()
     for name, network in networks.items():
-        tables = Tables(name)
+        tables = Tables(name, network.scales is not None)
         straight, body = _body(network, name, tables, speed)
         called |= set(re.findall(r"^    (\w+)\(", body, re.MULTILINE)) & functions().keys()
         bodies.append("\n\n".join([*straight, str(tables).strip(), body]))
-        ends.append(f"{_macros(network, name)}\n{_prototype(name)};\n")
+        ends.append(f"{_macros(network, name)}\n{_prototype(network, name)};\n")
         all_tables.append(tables)
     used = [functions()[each] for each in needed(called, functions())]
-    text = "\n\n".join([*ends, *([BEGIN] if used else []), *used, *bodies, ""])
+    whole = any(network.scales is not None for network in networks.values())
+    begin = [BEGIN + WHOLE * whole] if used else []
+    text = "\n\n".join([*ends, *begin, *used, *bodies, ""])
     mathematics = re.search(r"\b(\w+f\(|INFINITY|NAN)", text) is not None
     includes = "#include <math.h>\n" * mathematics + "#include <stdint.h>\n"
     return re.sub(r"\n{3,}", "\n\n", f"{includes}\n{text}"), all_tables
@@ -95,14 +103,19 @@ def _body(network: Portable, name: str, tables: Tables, speed: bool) -> tuple[li
             straight.append(made)
             calls.append(f"    {name}_l{count}({_memory(step)});")
     text = "\n".join(calls)
-    begin = ["    float *work = workspace;"] if re.search(r"\bwork\b", text) else []
+    begin = [f"    {_kind(network)} *work = workspace;"] if re.search(r"\bwork\b", text) else []
     unused = [] if begin else ["    (void)workspace;"]
     unused += [] if re.search(r"\bin\b", text) else ["    (void)in;"]
-    return straight, "\n".join([_prototype(name), "{", *begin, *unused, *calls, "}"])
+    return straight, "\n".join([_prototype(network, name), "{", *begin, *unused, *calls, "}"])
 
 
-def _prototype(name: str) -> str:
-    return f"void {name}(const float *in, float *out, void *workspace)"
+def _kind(network: Portable) -> str:
+    return "float" if network.scales is None else "int8_t"
+
+
+def _prototype(network: Portable, name: str) -> str:
+    kind = _kind(network)
+    return f"void {name}(const {kind} *in, {kind} *out, void *workspace)"
 
 
 def _memory(step: Step) -> str:
@@ -116,23 +129,28 @@ def _call(step: Step, tables: Tables) -> str:
 
 
 def _macros(network: Portable, name: str) -> str:
-    big, workspace = name.upper(), max(4, 4 * network.workspace)
+    big, kind = name.upper(), "floats" if network.scales is None else "of int8_t"
     given, made = (sum(map(math.prod, each)) for each in (network.inputs, network.outputs))
-    return (
-        f"#define {big}_INPUT {given} /* floats */\n"
-        f"#define {big}_OUTPUT {made} /* floats */\n"
-        f"#define {big}_WORKSPACE {workspace} /* bytes, aligned as a float is */\n"
+    aligned = "a float" if network.scales is None else "an int32_t"
+    text = (
+        f"#define {big}_INPUT {given} /* {kind} */\n"
+        f"#define {big}_OUTPUT {made} /* {kind} */\n"
+        f"#define {big}_WORKSPACE {network.bytes} /* bytes, aligned as {aligned} is */\n"
     )
+    for end, scale in zip(("INPUT", "OUTPUT"), network.scales or (), strict=False):
+        text += f"#define {big}_{end}_SCALE {number(scale)} /* times a number is what it means */\n"
+    return text
 
 
 def _about(network: Portable, tables: Tables, name: str, origin: str) -> str:
-    given, made = (_shapes(each) for each in (network.inputs, network.outputs))
+    kind = "floats" if network.scales is None else "numbers of 8 bits"
+    given, made = (_shapes(each, kind) for each in (network.inputs, network.outputs))
     return (
         f"/* {name}: a neural network for one example at a time. {origin}\n\n"
         f"   in         {given}\n"
         f"   out        {made}\n"
         f"   flash      {tables.size:,} bytes of tables, and the code\n"
-        f"   RAM        {max(4, 4 * network.workspace):,} bytes of workspace,"
+        f"   RAM        {network.bytes:,} bytes of workspace,"
         " beside in, out and the stack\n"
         f"   work       {network.work:,} multiply-adds\n\n"
         "   No memory is taken, nothing is kept between calls: two callers with a workspace each\n"
@@ -141,16 +159,16 @@ def _about(network: Portable, tables: Tables, name: str, origin: str) -> str:
     )
 
 
-def _shapes(shapes: Sequence[tuple[int, ...]]) -> str:
+def _shapes(shapes: Sequence[tuple[int, ...]], kind: str) -> str:
     each = " × ".join
-    return ", then ".join(f"{each(map(str, shape)) or '1'} floats" for shape in shapes)
+    return ", then ".join(f"{each(map(str, shape)) or '1'} {kind}" for shape in shapes)
 
 
-def _guarded(name: str, macros: str) -> list[str]:
+def _guarded(network: Portable, name: str, macros: str) -> list[str]:
     guard = f"{name.upper()}_H"
     return [
-        f"#ifndef {guard}\n#define {guard}\n\n{macros}",
+        f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n{macros}",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-        f"{_prototype(name)};\n",
+        f"{_prototype(network, name)};\n",
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
     ]

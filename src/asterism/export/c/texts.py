@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from asterism.export.steps.step import INPUT, OUTPUT, Buffer, Numbers, Places, Table
-from asterism.export.steps.tables import coded, varints
+from asterism.export.steps.tables import coded, packed, varints
+from asterism.graph.stages import Array
 
 WIDTH = 98
 
@@ -32,14 +33,18 @@ def place(buffer: Buffer | None) -> str:
     if buffer is None:
         return "0"
     name = {INPUT: "in", OUTPUT: "out"}.get(buffer.space, "work")
-    return f"{name} + {buffer.offset}" if buffer.offset else name
+    text = f"{name} + {buffer.offset}" if buffer.offset else name
+    return f"(int32_t *)({text})" if buffer.wide else text
 
 
 class Tables:
-    """All tables of a file, by their names, and their size in bytes."""
+    """All tables of a file, by their names, and their size in bytes.
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix, self.size = prefix, 0
+    whole  whether weights are whole numbers of 8 bits
+    """
+
+    def __init__(self, prefix: str, whole: bool = False) -> None:
+        self.prefix, self.size, self.whole = prefix, 0, whole
         self.texts: dict[str, str] = {}  # by what is in it: its name
 
     def argument(self, table: Table) -> str:
@@ -55,10 +60,22 @@ class Tables:
     def _numbers(self, table: Numbers) -> str:
         if table.array is None:
             return "(numbers){0, 0, 0}"
+        if self.whole:
+            return self._numbers_8(table.array)
         found = coded(table.array)
         values = self._named("float", map(number, found.values.tolist()), 4)
         codes = self._named("uint8_t", map(str, found.codes), 1) if found.bits else "0"
         return f"(numbers){{{codes}, {values}, {found.bits}}}"
+
+    def _numbers_8(self, array: Array) -> str:
+        """Whole numbers of 8 bits, as they are or as codes."""
+        flat = array.reshape(-1).astype(np.int8)
+        values, codes = np.unique(flat, return_inverse=True)
+        bits = next((b for b in (1, 2, 4) if len(values) <= 1 << b), 0)
+        if not bits or len(values) + len(flat) * bits // 8 >= len(flat):
+            return f"(numbers_8){{0, {self._named('int8_t', map(str, flat), 1)}, 0}}"
+        named = self._named("uint8_t", map(str, packed(codes.reshape(-1), bits)), 1)
+        return f"(numbers_8){{{named}, {self._named('int8_t', map(str, values), 1)}, {bits}}}"
 
     def _named(self, kind: str, entries: Iterable[str], each: int) -> str:
         items = list(entries) or ["0"]

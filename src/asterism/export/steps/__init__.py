@@ -6,6 +6,7 @@ weighted   layers with weights: convolutions, fully connected and recurrent laye
 attend     attention
 memory     where values lie, so that those which are never needed together overlap
 portable   all of it: from a graph and its weights to the calls
+quantised  the same in whole numbers of 8 bits
 dead       the network without its dead units
 tables     numbers as few bytes
 """

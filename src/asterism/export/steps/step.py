@@ -26,12 +26,14 @@ class Buffer:
     space    the caller's input or output, or the workspace
     offset   where it begins in its space; in the workspace `memory` finds it
     columns  never here: what a plan of the runtime for blocks of images would have
+    wide     in a workspace of 8 bits: whether it is for numbers of 32
     """
 
     size: int
     space: str = WORK
     offset: int = 0
     columns: bool = False
+    wide: bool = False
 
 
 class Numbers(NamedTuple):
@@ -88,9 +90,10 @@ class Portable:
     steps      the calls in their order
     inputs     shapes of the inputs, which lie side by side
     outputs    shapes of the results, which do too
-    workspace  floats
+    workspace  floats, or numbers of 8 bits
     integer    which of the inputs are whole numbers
     weights    how many weights are not zero, without biases
+    scales     of input and output, in a network of whole numbers of 8 bits
     """
 
     steps: list[Step]
@@ -99,6 +102,12 @@ class Portable:
     workspace: int = 0
     integer: list[bool] = field(default_factory=list)
     weights: int = 0
+    scales: tuple[float, float] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of the workspace, at least some."""
+        return max(4, self.workspace * (4 if self.scales is None else 1))
 
     @property
     def work(self) -> int:
