@@ -74,3 +74,20 @@ def test_a_plain_checkpoint_is_told_from_a_damaged_file(tmp_path):
     done = asterism("evaluate", tmp_path / "net.asterism", "--data", "digits")
     assert done.returncode == 2
     assert "this is not an .asterism file: make one with asterism.save" in done.stderr
+
+
+def test_8_bits_are_measured_before_and_after(saved, tmp_path):
+    data = ("--data", f"{small.__file__}:loaders")
+    done = asterism("export", saved, tmp_path / "net.c", "--int8", *data, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert abs(told["metric_int8"] - told["metric_float"]) < 3
+    assert "void net(const int8_t *in, int8_t *out" in (tmp_path / "net.c").read_text()
+    for options, reason in (
+        (("net.c", "--int8"), "add --data net.py:loaders"),
+        (("net.html", "--int8", *data), "--int8 is for .c files"),
+        (("net.c", "--int8", *data, "--for", "speed"), "choose one"),
+    ):
+        done = asterism("export", saved, tmp_path / options[0], *options[1:])
+        assert done.returncode == 2
+        assert reason in done.stderr

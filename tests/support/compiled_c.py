@@ -24,15 +24,15 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C comp
 PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>
-static void run(void (*net)(const float *, float *, void *), size_t in, size_t out, size_t work,
+static void run(void (*net)(const KIND *, KIND *, void *), size_t in, size_t out, size_t work,
                 int times)
 {
-    float *x = malloc(in * sizeof(float)), *y = malloc(out * sizeof(float));
+    KIND *x = malloc(in * sizeof(KIND)), *y = malloc(out * sizeof(KIND));
     void *workspace = malloc(work);
     for (; times > 0; times--) {
-        if (fread(x, sizeof(float), in, stdin) != in) exit(3);
+        if (fread(x, sizeof(KIND), in, stdin) != in) exit(3);
         net(x, y, workspace);
-        if (fwrite(y, sizeof(float), out, stdout) != out) exit(4);
+        if (fwrite(y, sizeof(KIND), out, stdout) != out) exit(4);
     }
     free(x), free(y), free(workspace);
 }
@@ -60,19 +60,22 @@ def run(
     folder: Path,
     speed: bool = False,
 ) -> dict[str, np.ndarray]:
-    """The answers of all networks, each to its own batch."""
+    """The answers of all networks, each to its own batch; all are of floats, or all of 8 bits."""
+    whole = [network.scales is not None for network in networks.values()]
+    kind, dtype = ("int8_t", "i1") if all(whole) else ("float", "<f4")
     calls = [
         f"    run({name}, {name.upper()}_INPUT, {name.upper()}_OUTPUT, {name.upper()}_WORKSPACE,"
         f" {len(batches[name])});"
         for name in networks
     ]
-    text = together(networks, speed)[0] + PROGRAM % "\n".join(calls)
+    main = PROGRAM.replace("KIND", kind) % "\n".join(calls)
+    text = together(networks, speed)[0] + main
     program = build(text, folder, *SANITIZED)
-    given = b"".join(batches[name].astype("<f4").tobytes() for name in networks)
+    given = b"".join(batches[name].astype(dtype).tobytes() for name in networks)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1"}
     done = subprocess.run([program], input=given, capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr.decode()[:4000]
-    made, found, at = np.frombuffer(done.stdout, "<f4"), {}, 0
+    made, found, at = np.frombuffer(done.stdout, dtype), {}, 0
     for name, network in networks.items():
         sizes = [sum(map(math.prod, network.outputs)), len(batches[name])]
         found[name] = made[at : at + math.prod(sizes)].reshape(sizes[1], sizes[0])

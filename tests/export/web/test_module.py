@@ -25,4 +25,5 @@ def test_javascript_answers_as_the_runtime_does(make, tmp_path: Path) -> None:
 
 def test_both_languages_have_the_same_functions() -> None:
     helpers = {"next", "number", "add_tap", "combined", "places", "numbers", "each", "erf"}
-    assert in_c().keys() - helpers == in_javascript().keys() - helpers
+    of_floats = {name for name in in_c() if not name.endswith("_8") and name != "rescaled"}
+    assert of_floats - helpers == in_javascript().keys() - helpers

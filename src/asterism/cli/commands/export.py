@@ -138,8 +138,11 @@ EXAMPLES = 512  # on which scales are found
 def _int8(source: Source, out: Path, header: bool) -> tuple[Written, dict[str, Any]]:
     """Writes C of 8 bits; the metric before and after."""
     from asterism.cli.commands.evaluate import measure
+    from asterism.errors import InputError
     from asterism.export.code import export_int8
 
+    if source.data is None:
+        raise InputError("--int8 finds its scales on examples: add --data net.py:loaders")
     net, task = source.net(threads=1), source.task()
     found = examples_of(task.train_loader)
     origin = source.path

@@ -9,19 +9,23 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from asterism.experiments.data.mnist import load as load_data
-from asterism.export.code import export_code
-from asterism.runtime import load
+from asterism.export.code import export_code, export_int8
+from asterism.runtime import Net, load
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[4]
 RECORD = ROOT / "experiments/file/lenet5-record@1239-0.asterism"
 M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
+
+
+AIMS = {"size": "-Os", "speed": "-O2", "8 bits": "-O2"}
 
 
 class Machine(NamedTuple):
@@ -85,25 +89,32 @@ def run(machine: Machine, folder: Path, flags: Sequence[str]) -> tuple[np.ndarra
     return bits[:-1].view(np.float32), int(bits[-1]) // machine.images
 
 
+def export(net: Net, aim: str, folder: Path, examples: np.ndarray) -> Callable[..., np.ndarray]:
+    """Writes net.c and net.h; what they should answer, as they give it."""
+    path = folder / "net.c"
+    if aim != "8 bits":
+        rest = {"speed": aim == "speed", "header": True}
+        export_code(net.graph, net.weights, path, origin=RECORD, **rest)
+        return net
+    weights = net.weights
+    _, made = export_int8(net.graph, weights, path, examples, origin=RECORD, header=True)
+    return lambda x: np.round(made(x) / made.network.scales[1])
+
+
 def main() -> None:
-    net = load(RECORD)
-    pixels = np.round(load_data("mnist").test.images[:1000].numpy() * 255).astype(np.uint8)
-    for machine in MACHINES:
-        for speed in (False, True):
-            images = pixels[: machine.images]
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                path = folder / "net.c"
-                export_code(net.graph, net.weights, path, origin=RECORD, speed=speed, header=True)
-                (folder / "images.h").write_text(images_header(images))
-                flags = ["-O2" if speed else "-Os"]
-                found, instructions = run(machine, folder, flags)
-            truth = net(images.astype(np.float32) / 255)
-            np.testing.assert_allclose(
-                found.reshape(truth.shape), truth, rtol=1e-5, atol=1e-5 * np.abs(truth).max()
-            )
-            aim, count = "speed" if speed else "size", f", {instructions:,} instructions each"
-            print(f"{machine.name}, for {aim}: {len(images)} images{count * (instructions > 0)}")
+    net, data = load(RECORD), load_data("mnist")
+    pixels = np.round(data.test.images[:1000].numpy() * 255).astype(np.uint8)
+    for machine, aim in product(MACHINES, AIMS):
+        images = pixels[: machine.images]
+        with tempfile.TemporaryDirectory() as name:
+            expected = export(net, aim, Path(name), data.train.images[:500].numpy())
+            (Path(name) / "images.h").write_text(images_header(images))
+            found, instructions = run(machine, Path(name), [AIMS[aim]])
+        truth = expected(images.astype(np.float32) / 255)
+        most = 1e-5 * np.abs(truth).max()
+        np.testing.assert_allclose(found.reshape(truth.shape), truth, rtol=1e-5, atol=most)
+        count = f", {instructions:,} instructions each" * (instructions > 0)
+        print(f"{machine.name}, {aim}: {len(images)} images{count}", flush=True)
 
 
 if __name__ == "__main__":
