@@ -13,7 +13,7 @@ from support.random_graphs import random_network
 Networks = dict[str, tuple[Portable, np.ndarray, np.ndarray]]
 
 
-def of_examples() -> Networks:
+def of_examples(speed: bool = False) -> Networks:
     found: Networks = {}
     for parameter in CASES:
         case = parameter.values[0]
@@ -21,17 +21,17 @@ def of_examples() -> Networks:
         net = Net(case.graph, {str(i): weight for i, weight in enumerate(case.weights)})
         x = case.batch(3)
         name = str(parameter.id).replace("-", "_")
-        found[f"of_{name}"] = portable(net.graph, net.weights), x, net(x).reshape(3, -1)
+        found[f"of_{name}"] = portable(net.graph, net.weights, speed), x, net(x).reshape(3, -1)
     return found
 
 
-def of_random() -> Networks:
+def of_random(speed: bool = False) -> Networks:
     found: Networks = {}
     for seed in range(200):
         graph, weights = random_network(seed)
         net = Net(graph, {str(i): weight for i, weight in enumerate(weights)})
         x = np.random.default_rng(seed).standard_normal((2, *net.input_shape)).astype(np.float32)
-        found[f"random_{seed}"] = portable(net.graph, net.weights), x, net(x).reshape(2, -1)
+        found[f"random_{seed}"] = portable(net.graph, net.weights, speed), x, net(x).reshape(2, -1)
     return found
 
 

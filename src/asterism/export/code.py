@@ -68,7 +68,7 @@ def export_code(
     if (speed or header) and target.suffix != ".c":
         raise InputError(f"--for speed and --header are for .c files, and not for {target}")
     check_writable(target)
-    network = portable(*without_dead_units(graph, weights))
+    network = portable(*without_dead_units(graph, weights), speed)
     if target.suffix in (".c", ".h"):
         return _write_c(network, target, _from(Path(origin)), speed, header)
     return _write_web(network, target, _from(Path(origin)))

@@ -25,7 +25,7 @@ from support.paths import ROOT
 @pytest.mark.parametrize("speed", [False, True], ids=["size", "speed"])
 @pytest.mark.parametrize("make", [of_examples, of_random])
 def test_c_answers_as_the_runtime_does(make, speed: bool, tmp_path: Path) -> None:
-    networks = make()
+    networks = make(speed)
     found = run(
         {name: each[0] for name, each in networks.items()},
         {name: each[1] for name, each in networks.items()},

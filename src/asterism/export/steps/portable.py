@@ -13,7 +13,7 @@ from asterism.export.steps.attend import attention
 from asterism.export.steps.memory import place
 from asterism.export.steps.step import INPUT, OUTPUT, Buffer, Numbers, Portable, Step
 from asterism.export.steps.translate import RULES
-from asterism.export.steps.weighted import convolution, linear, recurrent, tapped
+from asterism.export.steps.weighted import convolution, linear, recurrent, tapped, with_frame
 from asterism.graph.network import Graph
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.images.taps import Taps
@@ -24,17 +24,22 @@ from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.lowering import lower, memory
 
 
-def portable(graph: Graph, weights: Sequence[Array]) -> Portable:
+def portable(graph: Graph, weights: Sequence[Array], speed: bool = False) -> Portable:
     """The calls of a network, and the workspace that they need.
 
     InputError names the operations that have no function here, before anything is written.
+
+    graph    the network
+    weights  as the graph counts them
+    speed    whether convolutions read a copy of their input with its padding: it takes more memory,
+             and then no row has ends to look after
     """
     shapes = infer(graph, weights)
     if not all(math.prod(shape) for shape in shapes):
         raise InputError("the network has a value without numbers: it cannot be exported")
     layers = lower(graph, shapes, weights)
     _refuse_unknown(layers)
-    recorder = Recorder(graph, shapes)
+    recorder = Recorder(graph, shapes, speed)
     for layer in layers:
         recorder.layer(layer)
     steps = recorder.finish()
@@ -63,10 +68,11 @@ class Recorder:
     """The calls so far: what operations add their steps to, in the place of the runtime's program.
 
     shapes  of all values of the graph, by their numbers
+    speed   as for `portable`
     """
 
-    def __init__(self, graph: Graph, shapes: Sequence[Shape]) -> None:
-        self.shapes, self.count = shapes, len(graph.inputs)
+    def __init__(self, graph: Graph, shapes: Sequence[Shape], speed: bool = False) -> None:
+        self.shapes, self.count, self.speed = shapes, len(graph.inputs), speed
         self.steps: list[Step] = []
         self.values = dict(enumerate(self._side_by_side(range(self.count), INPUT)))
         roots = memory(graph)
@@ -145,7 +151,12 @@ class Recorder:
 
     def conv(self, layer: FusedLayer) -> None:
         source, own = self.rows(layer.inputs[0], layer), self.shapes[layer.place + self.count]
-        self.steps.append(convolution(layer, source, self.out(layer), self.seen(layer), own))
+        seen, padding = self.seen(layer), layer.node.pair("padding")
+        if self.speed and padding != (0, 0):
+            framed, seen = with_frame(source, seen, padding)
+            self.steps.append(framed)
+            source, padding = framed.out, (0, 0)
+        self.steps.append(convolution(layer, source, self.out(layer), (seen, own), padding))
 
     def linear(self, layer: FusedLayer) -> None:
         source = self.rows(layer.inputs[0], layer)

@@ -10,6 +10,7 @@ import numpy as np
 
 from asterism.export.steps.step import Buffer, Integers, Numbers, Places, Step, Table
 from asterism.export.steps.tables import coded, gaps, varints
+from asterism.export.steps.translate import runs
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.convolution import by_place
 from asterism.graph.operations.images.taps import Taps
@@ -40,16 +41,32 @@ def linear(layer: FusedLayer, source: Buffer, out: Buffer, inputs: int) -> Step:
     return Step("linear", (source,), out, sizes=sizes, tables=tables, work=work)
 
 
-def convolution(layer: FusedLayer, source: Buffer, out: Buffer, seen: Shape, own: Shape) -> Step:
+def with_frame(source: Buffer, seen: Shape, padding: tuple[int, int]) -> tuple[Step, Shape]:
+    """An image with zeros around it, and its shape."""
+    places = np.arange(math.prod(seen), dtype=np.int64).reshape(image(seen))
+    wide = np.pad(places, ((0, 0), *((each, each) for each in padding)), constant_values=-1)
+    found = runs(wide.reshape(-1))
+    rest: dict[str, Any] = {"sizes": (len(found) // 3,), "numbers": (0.0,)}
+    return Step("gather", (source,), Buffer(wide.size), **rest, tables=(Places(found),)), wide.shape
+
+
+def convolution(
+    layer: FusedLayer,
+    source: Buffer,
+    out: Buffer,
+    shapes: tuple[Shape, Shape],
+    padding: tuple[int, int],
+) -> Step:
     """A convolution of one or two dimensions, with the pooling after it.
 
-    seen  the shape of its input
-    own   of its result, before the pooling
+    shapes   of its input, and of its result before the pooling
+    padding  that the input does not have yet
     """
+    seen, own = shapes
     node, weight = layer.node, by_place(layer.weight)
     _, height, width = image(seen)
     _, *size = image(own)
-    if node.pair("padding") != (0, 0):
+    if padding != (0, 0):
         three: dict[str, Shape] = {name: (fill, *node.pair(name)) for name, fill in _PLAIN.items()}
         volume = weight[:, :, None]
         return taps(layer, volume, source, out, ((1, height, width), (1, *size), three, False))
