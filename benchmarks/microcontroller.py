@@ -8,14 +8,16 @@ tests/export/c/emulated/check.py needs for its Cortex-M4.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from asterism.export.code import export_code
+from asterism.experiments.data.mnist import load as load_data
 from asterism.export.onnx import onnx_bytes
 from asterism.graph.rebuild import examples, rebuild
 from asterism.runtime import Net, load
@@ -23,7 +25,7 @@ from asterism.runtime import Net, load
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests/export/c/emulated"))
 
-from check import M4, MACHINES, images_header, run  # noqa: E402
+from check import AIMS, M4, MACHINES, export, images_header, run  # noqa: E402
 
 SMALL = ROOT / "experiments/file/lenet5-record@1239-0.asterism"
 WHOLE = ROOT / "experiments/record/lenet5-record@1239-0.asterism"
@@ -77,19 +79,18 @@ def row(name: str, folder: Path, flag: str, workspace: int) -> str:
 
 def main() -> None:
     print("| | Flash | RAM beside in and out | Instructions |\n|---|---|---|---|")
-    for speed in (False, True):
-        for flag in ("-Os", "-O2"):
-            with tempfile.TemporaryDirectory() as name:
-                folder, net = Path(name), load(SMALL)
-                path, rest = folder / "net.c", {"speed": speed, "header": True}
-                made = export_code(net.graph, net.weights, path, origin=SMALL, **rest)
-                title = f"asterism, `--for {'speed' if speed else 'size'}`"
-                print(row(title, folder, flag, made.workspace), flush=True)
-    for title, path in (("without dead units", SMALL), ("as it was trained", WHOLE)):
-        for flag in ("-Os", "-O2"):
-            with tempfile.TemporaryDirectory() as name:
-                dense(load(path), sys.argv[1], Path(name))
-                print(row(f"onnx2c, {title}", Path(name), flag, 0), flush=True)
+    examples_of_mnist = load_data("mnist").train.images[:500].numpy()
+    for aim, flag in product(AIMS, ("-Os", "-O2")):
+        with tempfile.TemporaryDirectory() as name:
+            export(load(SMALL), aim, Path(name), examples_of_mnist)
+            header = (Path(name) / "net.h").read_text()
+            workspace = int(re.findall(r"NET_WORKSPACE (\d+)", header)[0])
+            print(row(f"asterism, {aim}", Path(name), flag, workspace), flush=True)
+    files = {"without dead units": SMALL, "as it was trained": WHOLE}
+    for title, flag in product(files, ("-Os", "-O2")):
+        with tempfile.TemporaryDirectory() as name:
+            dense(load(files[title]), sys.argv[1], Path(name))
+            print(row(f"onnx2c, {title}", Path(name), flag, 0), flush=True)
 
 
 if __name__ == "__main__":
