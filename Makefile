@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Tests in two processes where there are two cores.
 WORKERS := -n logical --maxprocesses 2 --dist worksteal
 
-.PHONY: reproduce test lint types bench docs nightly sanitize neon fuzz clean
+.PHONY: reproduce test lint types bench docs nightly sanitize neon emulated fuzz clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
@@ -28,7 +28,7 @@ docs: $(STAMP)  ## the site, into build/site; a warning is an error
 	$(BIN)/python -m asterism.graph.operations > docs/operations.md
 	$(BIN)/mkdocs build --strict
 
-nightly: $(STAMP) sanitize neon  ## everything, the slow tests too
+nightly: $(STAMP) sanitize neon emulated  ## everything, the slow tests too
 	$(BIN)/python tests/fuzz/networks.py 50000
 	$(BIN)/pytest -rs $(WORKERS)
 
@@ -48,6 +48,9 @@ fuzz: $(STAMP)  ## a million hostile networks, each loaded and run; about 80 min
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
 	$(BIN)/python tests/kernels/neon/check.py
+
+emulated: $(STAMP)  ## exported C on microcontrollers, ARM64 and RISC-V, emulated: its docstring says what to install
+	$(BIN)/python tests/export/c/emulated/check.py
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(shell find src/asterism/kernels -name "*.[ch]")
 	$(PYTHON) -m venv --clear $(VENV)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from asterism import InputError
-from asterism.experiments.lenets import lenet5, lenet300
+from asterism.experiments.networks import lenet5, lenet300
 from asterism.graph.compaction import compact
 
 
@@ -210,3 +210,14 @@ def test_units_of_several_tokens_in_one_row_stay_whole(after: nn.Module) -> None
     model[0].bias.data[2] = 0.5
     x = torch.randn(7, 5, 4)
     torch.testing.assert_close(compact(model).model(x), model(x))
+
+
+def test_layers_without_a_bias_are_compacted_too() -> None:
+    torch.manual_seed(0)
+    layers = nn.Linear(8, 50, bias=False), nn.ReLU(), nn.Linear(50, 3, bias=False)
+    model = nn.Sequential(*layers)
+    with torch.no_grad():
+        model[2].weight[:, 5:] = 0
+    small, x = compact(model).model, torch.randn(4, 8)
+    assert small[0].weight.shape == (5, 8)
+    torch.testing.assert_close(small(x), model(x))

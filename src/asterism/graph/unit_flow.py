@@ -184,7 +184,7 @@ def _shared_modules(model: nn.Module) -> set[str]:
 
 def _bias(module: nn.Linear | _ConvNd) -> Tensor:
     if module.bias is None:
-        return torch.zeros_like(module.weight[:, 0].flatten(1)[:, 0])
+        return module.weight.new_zeros(len(module.weight))
     return module.bias.detach()
 
 

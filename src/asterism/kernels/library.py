@@ -29,7 +29,7 @@ KERNELS = (
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),
     *("scale_shift", "elu", "power", "hard_swish", "hard_sigmoid", "mish", "exp", "log", "abs"),
-    "softplus",
+    *("softplus", "erf"),
 )
 
 
