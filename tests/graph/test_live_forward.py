@@ -127,6 +127,17 @@ def test_more_rows_than_fit_a_cache_go_in_bands() -> None:
     )
 
 
+def test_a_wide_layer_with_most_of_its_weights_has_the_same_gradients_by_torch() -> None:
+    model = nn.Sequential(
+        *(nn.Conv2d(2, 64, 1), nn.BatchNorm2d(64), nn.ReLU()),
+        *(nn.Conv2d(64, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 3)),
+    )
+    images = torch.randn(18, 2, 5, 6, generator=torch.Generator().manual_seed(0))
+    for density in (0.4, 0.7):
+        assert_same(sparse(model, density), images)
+
+
 class Block(nn.Module):
     """A residual block, whose shortcut is nothing, a convolution, or every other pixel."""
 

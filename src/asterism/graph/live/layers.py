@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -73,6 +74,20 @@ def convolve(
     """
     made: Tensor = _Convolution.apply(value, weight, bias, geometry, kernels)  # type: ignore[no-untyped-call]
     return made
+
+
+def convolve_dense(
+    value: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry
+) -> Tensor:
+    """The same by torch; zeros of the weight get no gradient here either.
+
+    The arguments are those of `convolve`.
+    """
+    images = value.movedim(-1, 1).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+    alive = weight * (weight != 0)
+    moving = (geometry.stride, geometry.padding, geometry.dilation, geometry.groups)
+    made = F.conv2d(images, alive, bias, *moving)
+    return made.view(-1, LANES, *made.shape[1:]).movedim(1, -1)
 
 
 class _Convolution(Function):

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from asterism.graph.live.layers import Geometry, Kernels, Normalised, convolve, halve
+from asterism.graph.live.layers import (
+    Geometry,
+    Kernels,
+    Normalised,
+    convolve,
+    convolve_dense,
+    halve,
+)
 from asterism.graph.live.plain import PLAIN, NotLiveError, Run
 from asterism.graph.network import Graph, Node
 from asterism.graph.operations.pooling import halves
@@ -103,7 +110,13 @@ class Plan:
         geometry = Geometry(
             node.pair("stride"), node.pair("padding"), node.pair("dilation"), node["groups"]
         )
-        return lambda _, value: convolve(value, weight, bias, geometry, self.kernels)
+
+        def run(_: int, value: Tensor) -> Tensor:
+            if _dense_is_faster(weight):
+                return convolve_dense(value, weight, bias, geometry)
+            return convolve(value, weight, bias, geometry, self.kernels)
+
+        return run
 
     def _parameters(self, node: Node) -> tuple[nn.Parameter, nn.Parameter | None]:
         params = dict(self.model.named_parameters(remove_duplicate=False))
@@ -140,6 +153,11 @@ class _Norm:
             return None
         first, second = node.inputs
         return _Norm(self.node, (*self.inputs, second if first == before else first), False, inside)
+
+
+def _dense_is_faster(weight: Tensor) -> bool:
+    """As measured, with what it takes to bring the images into torch's order and back."""
+    return min(weight.shape[:2]) >= 64 and 2 * int(weight.count_nonzero()) > weight.numel()
 
 
 def _check_type(tensor: Tensor) -> None:
