@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import asterism.kernels.library as library
 from asterism import AffineScaling, Masked, ReweightedL1, supervised
 from asterism.errors import InputError
 from asterism.experiments.networks import lenet5, lenet300
+from asterism.experiments.networks.resnets import resnet8, resnet20
 from asterism.graph.live_forward import live_forward, live_if_worth
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
@@ -59,18 +61,32 @@ def assert_same(model: nn.Module, images: Tensor) -> None:
         )
 
 
-@pytest.mark.parametrize("level", library.LEVELS)
-@pytest.mark.parametrize("batch", [1, 31, 64, 88])
-def test_lenet5_has_the_gradients_that_torch_gives_it(
-    level: str, batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def use(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = library.load()
     assert kernels is not None
     if library.LEVELS.index(level) > kernels.asterism_level():
         pytest.skip(f"this machine has no {level}")
     monkeypatch.setenv("ASTERISM_KERNELS", level)
+
+
+@pytest.mark.parametrize("level", library.LEVELS)
+@pytest.mark.parametrize("batch", [1, 31, 64, 88])
+def test_lenet5_has_the_gradients_that_torch_gives_it(
+    level: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(level, monkeypatch)
     images = torch.randn(batch, 1, 28, 28, generator=torch.Generator().manual_seed(batch))
     assert_same(sparse(lenet5(), 0.03), images)
+
+
+@pytest.mark.parametrize("level", library.LEVELS)
+@pytest.mark.parametrize("make", [resnet8, resnet20])
+def test_resnets_have_the_gradients_that_torch_gives_them(
+    level: str, make: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(level, monkeypatch)
+    images = torch.randn(19, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert_same(sparse(make(), 0.05), images)
 
 
 @settings(max_examples=15, deadline=None)
