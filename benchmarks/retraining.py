@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from asterism import Masked, compact, live_forward
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.networks import lenet5
 from asterism.experiments.training import Forward
 from benchmarks.timing import median_ratio
 from benchmarks.training import OPTIMIZERS, batch, channels_last, step

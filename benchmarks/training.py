@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from asterism import AffineScaling, AllLayers, ReweightedL1, SparseOptimizer, Splicing
-from asterism.experiments.data.mnist import Dataset, Split
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.data import Dataset, Split
 from asterism.experiments.methods import Dense
+from asterism.experiments.networks import lenet5
 from asterism.experiments.training import Forward, train
 from benchmarks.timing import median_ratio
 

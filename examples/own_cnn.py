@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import asterism
-from asterism.experiments.data.mnist import Split, load
+from asterism.experiments.data import Split, load
 
 
 def make_model() -> nn.Module:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import asterism
-from asterism.experiments.data.mnist import load
+from asterism.experiments.data import load
 from asterism.scaling.penalties import Penalty, Scale
 from asterism.weights.metrics import error_percent, kurtosis
 

@@ -14,7 +14,7 @@ import torch
 from hypothesis import settings
 
 import asterism.scaling.layer
-from asterism.experiments.data.mnist import Dataset, Split, load
+from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.methods import Dense
 from asterism.experiments.training import train
 from support.networks import make_mlp

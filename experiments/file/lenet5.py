@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from asterism import compact, live_forward, runtime, save
+from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.data.augmentation import Shift
-from asterism.experiments.data.mnist import Dataset, Split, load
 from asterism.experiments.jobs import load_model
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.networks import lenet5
 from asterism.experiments.training import batches
 from asterism.export.codebooks import Codebooks
 from asterism.scaling.schedules import warmup_cosine

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asterism.experiments.data.mnist import Split, load
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.data import Split, load
+from asterism.experiments.networks import lenet5
 from asterism.export.checkpoints import load_into
 from asterism.weights.metrics import error_percent
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from asterism.errors import InputError as InputError
     from asterism.export.checkpoints import load_state_dict as load_state_dict
     from asterism.export.checkpoints import save as save
+    from asterism.export.imported import Imported as Imported
+    from asterism.export.imported import from_onnx as from_onnx
     from asterism.graph.compaction import Compacted as Compacted
     from asterism.graph.compaction import compact as compact
     from asterism.graph.live_forward import live_forward as live_forward
@@ -59,6 +61,7 @@ _HOME = {
     "Splicing": "scaling.splicing",
     **dict.fromkeys(["Compacted", "compact"], "graph.compaction"),
     **dict.fromkeys(["load_state_dict", "save"], "export.checkpoints"),
+    **dict.fromkeys(["Imported", "from_onnx"], "export.imported"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
     **dict.fromkeys(["Point", "TrialRecord"], "search.pareto"),
     "live_forward": "graph.live_forward",

@@ -48,7 +48,7 @@ def run(*args: str) -> str:
 
 
 def test_a_model_alone() -> None:
-    output = run("asterism.experiments.lenets:lenet5", "--exclude", "conv1")
+    output = run("asterism.experiments.networks:lenet5", "--exclude", "conv1")
     assert "400,000" in output
     assert "left alone: excluded by name" in output
 
@@ -73,7 +73,7 @@ def test_patterns_choose(place: str) -> None:
     ("args", "message"),
     [
         (
-            ["asterism.experiments.lenets"],
+            ["asterism.experiments.networks"],
             "does not name a function: write file.py:function or pkg.module:function",
         ),
         (["{}:broken"], "raised ValueError: no such checkpoint"),

@@ -97,7 +97,7 @@ def test_the_run_of_a_reproduction_knows_its_network_and_data(tmp_path):
     config = {"method": "dns", "model": "lenet5", "data": "digits"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     found = find_source(tmp_path)
-    assert found.model == "asterism.experiments.lenets:lenet5"
+    assert found.model == "asterism.experiments.networks:lenet5"
     assert len(found.task(test=True).valid_loader[0][0]) > 100
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from asterism.experiments.budgets import budget
-from asterism.experiments.data.mnist import load
+from asterism.experiments.data import load
 from asterism.experiments.duration import expected_seconds, timed_step
 from asterism.experiments.jobs import Job, planned_epochs
 from asterism.experiments.reproduce import jobs

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
+from asterism.experiments.data import Dataset
 from asterism.experiments.data.augmentation import Shift
-from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.jobs import Job, run
 from asterism.experiments.methods import GradualMagnitude, Polish, Then
 from asterism.storage.atomic_files import read_json

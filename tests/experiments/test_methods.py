@@ -12,8 +12,8 @@ from torch import Tensor
 
 from asterism import AllLayers, ChartrandYin, Focuss, Noise, ReweightedL1, ReweightedL2
 from asterism.errors import InputError
+from asterism.experiments.data import Dataset
 from asterism.experiments.data.augmentation import Shift
-from asterism.experiments.data.mnist import Dataset
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,

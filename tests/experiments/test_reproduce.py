@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from asterism.cli.progress import print_lines
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, NOISE, Budget, budget
+from asterism.experiments.data import Split, load
 from asterism.experiments.jobs import planned_epochs
 from asterism.experiments.paper import TABLE_1
-from asterism.experiments.reproduce import make_job
+from asterism.experiments.reproduce import make_job, reproduce
 
 ROWS = {"dense", "reweighted_l1", "reweighted_l2", "focuss", "dns", "lwc", "magnitude"}
 
@@ -68,6 +72,15 @@ def test_the_paper_budget_is_literal_but_for_the_epochs() -> None:
 def test_an_unknown_budget_names_the_known_ones() -> None:
     with pytest.raises(InputError, match="unknown budget 'huge': choose from smoke, quick"):
         budget("huge")
+
+
+def test_images_of_another_size_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    digits = load("digits")
+    split = Split(torch.zeros(4, 3, 32, 32), torch.zeros(4, dtype=torch.long))
+    data = replace(digits, name="colour", train=split)
+    with pytest.raises(InputError, match="LeNet-5 takes images of 1×28×28, .* colour have 3×32×32"):
+        reproduce(budget("smoke"), data, tmp_path / "out", monitor=print_lines)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asterism.experiments.budgets import BUDGETS
-from asterism.experiments.lenets import MODELS, NETWORK_NAMES, weight_shapes
+from asterism.experiments.networks import MODELS, NETWORK_NAMES, weight_shapes
 from asterism.experiments.results import METHOD_NAMES, method_rows
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from asterism.errors import InputError
-from asterism.experiments.data.mnist import Dataset, Split
+from asterism.experiments.data import Dataset, Split
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,

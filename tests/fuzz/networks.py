@@ -5,7 +5,7 @@
 Starts from a file of every operation, and of whole networks; changes bytes of the graph, puts
 large and negative numbers into it, or damages the whole file; mends the checksum. Each must either
 run, or be refused with FormatError or InputError, within a second of processor time. Prints what
-does not, with its number: the same seed makes the same files.
+does not, with its number, and keeps its file in build/fuzz.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ SLICE = 1_000  # mutants of one process
 MEMORY = 2 << 30  # bytes that a process may take beside what it has at its start
 SECONDS = 1.0
 PATIENCE = 600  # seconds for a slice, then it is ended
+KEPT = Path("build/fuzz")
 NUMBERS = (1, 2, 3, 127, 128, 255, 4096, 65535, 2**20, 2**23, 2**26, 2**31 - 1, 2**32 - 1)
 
 
@@ -149,7 +151,14 @@ def run_slice(corpus_file: Path, first: int, count: int, seed: int, report: Path
         ends[end if end in ("ran", "refused") else "wrong"] += 1
         if end not in ("ran", "refused"):
             wrong.append((number, end))
+            keep(report.with_suffix(".asterism"), number)
     report.write_text(json.dumps({"at": None, "ends": ends, "wrong": wrong}))
+
+
+def keep(path: Path, number: int) -> None:
+    """A copy of the file, to look into it."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, KEPT / f"{number}.asterism")
 
 
 def store(corpus: list[Seed], path: Path) -> None:
@@ -196,6 +205,7 @@ def in_a_process(corpus: Path, first: int, size: int, seed: int, report: Path) -
     if found["at"] is not None:
         how = "does not end" if hangs else f"ended its process: {child.exitcode}"
         found["wrong"].append((found["at"], how))
+        keep(report.with_suffix(".asterism"), found["at"])
     return found
 
 

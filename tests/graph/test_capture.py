@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import FormatError, InputError
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.networks import lenet5
 from asterism.graph.capture import capture
 from asterism.graph.network import decode, encode
 from asterism.runtime import Net

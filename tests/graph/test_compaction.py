@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from asterism import InputError
-from asterism.experiments.lenets import lenet5, lenet300
+from asterism.experiments.networks import lenet5, lenet300
 from asterism.graph.compaction import compact
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import asterism.kernels.library as library
 from asterism import AffineScaling, ReweightedL1, supervised
 from asterism.errors import InputError
-from asterism.experiments.lenets import lenet5, lenet300
+from asterism.experiments.networks import lenet5, lenet300
 from asterism.graph.live_forward import live_forward, live_if_worth
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")

@@ -18,7 +18,7 @@ import torch
 import asterism.experiments
 import asterism.scaling
 from asterism.experiments.budgets import budget
-from asterism.experiments.lenets import MODELS
+from asterism.experiments.networks import MODELS
 from asterism.graph.rebuild import rebuild
 from asterism.runtime import load
 from asterism.storage.config import describe, differences

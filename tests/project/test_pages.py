@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 import asterism
 from asterism.cli import app
-from asterism.experiments.data.mnist import load
+from asterism.experiments.data import load
+from asterism.export.onnx import onnx_bytes
 from support.command_line import asterism as run_asterism
 from support.networks import make_mlp
 from support.pages import PAGES, README, commands, name, named_commands, python_blocks
@@ -139,7 +140,14 @@ def for_transformers() -> dict[str, Any]:
     }
 
 
+def for_onnx() -> dict[str, Any]:
+    names = common()
+    Path("model.onnx").write_bytes(onnx_bytes(names["model"], names["images"]))
+    return names
+
+
 GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
+    "docs/how-to/from-onnx.md": for_onnx,
     "docs/how-to/hugging-face.md": for_transformers,
     "docs/how-to/lightning.md": for_lightning,
     "docs/how-to/own-method.md": for_a_method,
@@ -202,6 +210,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     save_file(trained().state_dict(), tmp_path / "dense.safetensors")
+    (tmp_path / "model.onnx").write_bytes(onnx_bytes(trained().eval(), torch.zeros(2, 20)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -282,7 +291,7 @@ def test_what_a_page_installs_and_makes_is_there(page: Path) -> None:
     project = (ROOT / "pyproject.toml").read_text()
     makefile = (ROOT / "Makefile").read_text()
     for command in commands(page):
-        for extras in re.findall(r"pip install '\.\[([\w,]+)\]'", command):
+        for extras in re.findall(r"pip install '\.\[([\w,-]+)\]'", command):
             for extra in extras.split(","):
                 assert re.search(rf"^{extra} = \[", project, re.MULTILINE), command
         if command.startswith("make "):

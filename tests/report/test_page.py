@@ -22,8 +22,8 @@ import asterism
 from asterism.cli.progress import print_lines
 from asterism.errors import InputError
 from asterism.experiments.budgets import budget
-from asterism.experiments.data.mnist import Dataset
-from asterism.experiments.lenets import weight_shapes
+from asterism.experiments.data import Dataset
+from asterism.experiments.networks import weight_shapes
 from asterism.experiments.reproduce import reproduce
 from asterism.experiments.table import table
 from asterism.report.drawing.labels import GAPS, SIDES, _box

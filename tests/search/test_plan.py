@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from asterism import AffineScaling, InputError, ReweightedL1, Task, plan
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.networks import lenet5
 from asterism.search.plan import Row, suggest
 from support.explicit import loss, make_model, train
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asterism.experiments.lenets import lenet5, lenet300
+from asterism.experiments.networks import lenet5, lenet300
 from asterism.graph.capture import capture
 from asterism.runtime import Net
 

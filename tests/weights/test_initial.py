@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from asterism.experiments.lenets import lenet5, lenet300
+from asterism.experiments.networks import lenet5, lenet300
 from asterism.weights.initial import is_untrained
 from support import small
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 from asterism import InputError
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.networks import lenet5
 from asterism.weights.macs import macs
 
 

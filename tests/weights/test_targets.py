@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations
 
 from asterism import AffineScaling, ReweightedL1
 from asterism.errors import InputError
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.networks import lenet5
 from asterism.weights.targets import choose, survey
 
 

@@ -10,6 +10,7 @@ all that is installed, the program tells what it can do and what to install.
     plain_help   the help in words
     common       what several commands share
     source       a file, or the folder of a run, with its model and data
+    onnx_options what an ONNX file leaves open
     factories    models and data by the name of the function that makes them
     recipe_file  the settings of a search in a TOML file
     progress     bars for a person, lines for a pipe

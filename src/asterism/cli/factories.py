@@ -18,14 +18,17 @@ from torch import nn
 
 from asterism.errors import InputError, one_line
 
-MOVED = {"asterism.models": "asterism.experiments.lenets"}
+MOVED = {
+    "asterism.models": "asterism.experiments.networks",
+    "asterism.experiments.lenets": "asterism.experiments.networks",
+}
 """Modules of ours that factories were once named after, and where they are now."""
 
 
 def find(spec: str) -> Callable[..., Any]:
     """The function that a spec names.
 
-    >>> find("asterism.experiments.lenets:lenet5").__name__
+    >>> find("asterism.experiments.networks:lenet5").__name__
     'lenet5'
     >>> find("asterism.models:lenet5").__name__  # as it was once called
     'lenet5'
@@ -74,7 +77,7 @@ def call(spec: str) -> Any:
 def make_model(spec: str) -> nn.Module:
     """A module from its factory; weights are the factory's own matter.
 
-    >>> type(make_model("asterism.experiments.lenets:lenet5")).__name__
+    >>> type(make_model("asterism.experiments.networks:lenet5")).__name__
     'LeNet5'
     """
     model = call(spec)

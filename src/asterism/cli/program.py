@@ -29,7 +29,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 for _command in (sparsify, plan, report, compress, evaluate, inspect, bench, export, reproduce):
-    app.command(cls=PlainCommand)(with_voice(_command, needs_torch=_command is not inspect))
+    _always = _command not in (compress, inspect)  # which tell themselves when they need torch
+    app.command(cls=PlainCommand)(with_voice(_command, needs_torch=_always))
 
 
 @app.callback(invoke_without_command=True)

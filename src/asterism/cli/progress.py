@@ -14,7 +14,7 @@ from asterism.cli.layer_table import Board, LayerStatus, board
 from asterism.cli.voice import is_quiet, say
 from asterism.experiments.budgets import Budget
 from asterism.experiments.jobs import Job, Monitor, planned_epochs
-from asterism.experiments.lenets import weight_shapes
+from asterism.experiments.networks import weight_shapes
 from asterism.experiments.reproduce import jobs
 from asterism.experiments.results import EpochRecord
 from asterism.experiments.training import Watch

@@ -7,24 +7,28 @@ network of torch's, as one that the runtime executes, and as a task.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asterism.cli.onnx_options import read_fixed, read_shapes
 from asterism.errors import InputError
 from asterism.storage.atomic_files import read_json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from asterism.experiments.data.mnist import Split
+    from asterism.experiments.data import Split
+    from asterism.export.imported import Imported
+    from asterism.graph.onnx.inputs import Shapes
     from asterism.runtime import Net
     from asterism.search.task import Supervised
 
 WEIGHTS, RECIPE, COMMAND, CONFIG = "model.safetensors", "recipe.json", "command.json", "config.json"
 """What the folder of a run holds: the weights at the end, and what it was told."""
 
-NETWORKS = "asterism.experiments.lenets"
+NETWORKS = "asterism.experiments.networks"
 BATCH = 1000
 
 
@@ -35,11 +39,15 @@ class Source:
     path   the file of the weights
     model  the function that makes the model: pkg.module:function or file.py:function
     data   the function that makes the loaders, or mnist, or digits
+    shape  of one example, and
+    fixed  numbers in the place of inputs: what an ONNX file leaves open
     """
 
     path: Path
     model: str | None = None
     data: str | None = None
+    shape: Shapes = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def network(self) -> nn.Module:
         """The model with these weights, in eval mode."""
@@ -62,6 +70,8 @@ class Source:
         """The network for the runtime: from the file's graph, or from the model's."""
         from asterism.runtime import load
 
+        if self.is_onnx:
+            return self.imported().net(threads)
         if self.has_graph():
             return load(self.path, threads=threads)
         network = self.network()
@@ -72,10 +82,20 @@ class Source:
         return by_position(network, self.task().example_inputs(network))
 
     def has_graph(self) -> bool:
-        """Whether the file is one of ours, which may hold the graph beside the weights."""
+        """Whether the file is one that may hold the graph beside the weights."""
         from asterism import file
 
-        return file.recognises(self.path) or self.path.suffix == ".asterism"
+        return file.recognises(self.path) or self.path.suffix == ".asterism" or self.is_onnx
+
+    @property
+    def is_onnx(self) -> bool:
+        return self.path.suffix.lower() == ".onnx"
+
+    def imported(self) -> Imported:
+        """The network in an ONNX file."""
+        from asterism.export.imported import from_onnx
+
+        return from_onnx(self.path, shape=self.shape, fixed=self.fixed)
 
     def _known(self, option: str) -> str:
         value: str | None = getattr(self, option)
@@ -88,19 +108,33 @@ class Source:
         return value
 
 
-def find_source(given: Path, model: str | None = None, data: str | None = None) -> Source:
+def find_source(
+    given: Path,
+    model: str | None = None,
+    data: str | None = None,
+    shape: list[str] | None = None,
+    fix: list[str] | None = None,
+) -> Source:
     """The weights in a file or a run's folder; what is not given is looked up in the folder.
 
     given  the file or the folder
     model  as on the command line; goes before what the folder tells
     data   the same
+    shape  of an ONNX file, as on the command line
+    fix    the same
     """
     folder = given if given.is_dir() else _folder_of(given)
     path = given / WEIGHTS if given.is_dir() else given
     if given.is_dir() and not path.exists():
         raise InputError(_without_weights(given))
     told = {} if folder is None else _told(folder)
-    return Source(path, model or told.get("model"), data or told.get("data"))
+    return Source(
+        path,
+        model or told.get("model"),
+        data or told.get("data"),
+        read_shapes(shape),
+        read_fixed(fix),
+    )
 
 
 def make_net(network: nn.Module, example_inputs: Any, threads: int) -> Net:
@@ -169,7 +203,7 @@ def _where(spec: str, began: str | None) -> str:
 
 def _task_of(name: str, test: bool) -> Supervised:
     """Of a dataset of the experiments: the validation images, or the test images."""
-    from asterism.experiments.data.mnist import load
+    from asterism.experiments.data import load
     from asterism.search.task import supervised
 
     data = load(name)

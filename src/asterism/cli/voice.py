@@ -34,6 +34,12 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def say_loading_torch() -> None:
+    """That torch is being loaded, unless it is there."""
+    if "torch" not in sys.modules:
+        say("asterism: loading PyTorch …")
+
+
 def with_voice(command: Callable[..., None], needs_torch: bool = True) -> Callable[..., None]:
     """The command with -q and -v.
 
@@ -44,8 +50,8 @@ def with_voice(command: Callable[..., None], needs_torch: bool = True) -> Callab
     @functools.wraps(command)
     def run(*args: Any, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
         with _speaking(quiet, verbose):
-            if needs_torch and "torch" not in sys.modules:
-                say("asterism: loading PyTorch …")
+            if needs_torch:
+                say_loading_torch()
             command(*args, **kwargs)
 
     signature = inspect.signature(command, eval_str=True)

@@ -7,8 +7,8 @@ training      the training loop
 jobs          one method, one seed, one folder
 parallel      several jobs at once, each in a process
 duration      how long it will take here
-data/         MNIST, and shifted images
-lenets        LeNet-5 and LeNet-300-100
+data/         MNIST, CIFAR-10, digits, and changes of images
+networks/     LeNets and ResNets
 results       the records that runs leave, and the rows they make
 table         Table 1, ours beside the paper's
 figure        Figure 1

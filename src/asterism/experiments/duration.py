@@ -11,9 +11,9 @@ from statistics import mean
 import torch
 import torch.nn.functional as F
 
-from asterism.experiments.data.mnist import Dataset
+from asterism.experiments.data import Dataset
 from asterism.experiments.jobs import Job, make_model, planned_epochs
-from asterism.experiments.lenets import INPUT_SHAPE
+from asterism.experiments.networks import INPUT_SHAPES
 
 STEPS = 8
 
@@ -66,7 +66,7 @@ def timed_step(job: Job) -> float:
     with torch.random.fork_rng():
         network = make_model(job)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
-    images = torch.zeros(job.batch_size, *INPUT_SHAPE)
+    images = torch.zeros(job.batch_size, *INPUT_SHAPES[job.model])
     labels = torch.zeros(job.batch_size, dtype=torch.long)
     times = []
     for _ in range(STEPS):

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
-from asterism.experiments.data.mnist import Dataset
-from asterism.experiments.lenets import MODELS
+from asterism.experiments.data import Dataset
 from asterism.experiments.methods import Method
+from asterism.experiments.networks import MODELS
 from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
 from asterism.experiments.training import Forward, Watch, train
 from asterism.export.checkpoints import write_checkpoint

@@ -17,7 +17,7 @@ import torch
 
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, NOISE, Budget
-from asterism.experiments.data.mnist import Dataset, Split, load
+from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.figure import figure1
 from asterism.experiments.jobs import (
     Job,
@@ -27,6 +27,7 @@ from asterism.experiments.jobs import (
     planned_epochs,
     run,
 )
+from asterism.experiments.networks import INPUT_SHAPES, NETWORK_NAMES
 from asterism.experiments.parallel import in_processes
 from asterism.experiments.results import History, RunResult
 from asterism.experiments.table import table
@@ -64,6 +65,12 @@ def reproduce(
     threads  of each job but dense training, which is alone and has this process's; None for those
     monitor  a display of progress
     """
+    found, expected = tuple(data.train.images.shape[1:]), INPUT_SHAPES[budget.model]
+    if found != expected:
+        raise InputError(
+            f"{NETWORK_NAMES[budget.model]} takes images of {_sizes(expected)}, and those of"
+            f" {data.name} have {_sizes(found)}: choose another budget or other data"
+        )
     data = limit(data, budget.train_images)
     todo = jobs(budget, methods, seeds, threads)
     dense = [job for job in todo if job.key == "dense"]
@@ -83,6 +90,10 @@ def reproduce(
         if job.key in FIGURE and all((out / f"{key}-0/result.json").exists() for key in FIGURE):
             figure1(curve(out, NOISE), curve(out, GREEDY), out)
     return results
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))
 
 
 def _one_by_one(

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asterism.errors import DivergedError, InputError
+from asterism.experiments.data import Dataset, Split
 from asterism.experiments.data.augmentation import Augment
-from asterism.experiments.data.mnist import Dataset, Split
 from asterism.experiments.results import EpochRecord, History, Measurement
 from asterism.scaling.schedules import Schedule
 from asterism.scaling.sparse_optimizer import SparseOptimizer

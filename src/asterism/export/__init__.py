@@ -2,6 +2,7 @@
 
 checkpoints    save and load: .asterism, safetensors, torch's own
 onnx           ONNX, dense and without dead units
+imported       a network of another framework, from an ONNX file
 functions      parts of source files, each with what it calls
 code           C files and web pages, sparse and without torch
 steps/         the network as plain function calls

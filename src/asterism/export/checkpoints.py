@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -28,9 +28,6 @@ from asterism.graph.shapes import infer
 from asterism.graph.work import Work
 from asterism.storage.atomic_files import write_atomically
 
-SMALL_ELEMENTS = 1 << 21
-"""The most elements for which `auto` takes the small mode, which is slow; then the fast one."""
-
 # Types that numpy lacks travel as unsigned integers of their size.
 _HELD: dict[torch.dtype, torch.dtype] = {
     getattr(torch, dtype.name): getattr(torch, np.dtype(dtype.storage).name)
@@ -42,15 +39,13 @@ FLOAT_DTYPES: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in F
 """The types of weights, as torch's."""
 _PLAIN = torch.strided
 
-SaveMode = Literal["auto", "small", "fast"]
-
 
 def save(
     model: nn.Module | Mapping[str, Tensor],
     path: str | Path,
     *,
     example_inputs: Any = None,
-    mode: SaveMode = "auto",
+    mode: file.SaveMode = "auto",
     bits: file.Bits = None,
     graph: bytes | None = None,
 ) -> int:
@@ -74,7 +69,7 @@ def save(
             raise InputError("example_inputs need the model, not its state dict")
         graph = _capture(model, example_inputs, list(arrays.values()))
     return file.write(
-        path, arrays, graph=graph, mode=choose_mode(arrays, mode), bits=bits, dtypes=dtypes
+        path, arrays, graph=graph, mode=file.choose_mode(arrays, mode), bits=bits, dtypes=dtypes
     )
 
 
@@ -84,18 +79,10 @@ def load_state_dict(path: str | Path) -> dict[str, Tensor]:
     return to_tensors(contents.tensors, contents.dtypes)
 
 
-def choose_mode(arrays: Mapping[str, NDArray[Any]], mode: SaveMode) -> file.Mode:
-    """Small, unless that would take minutes."""
-    if mode != "auto":
-        return mode
-    elements = sum(array.size for array in arrays.values())
-    return "small" if elements <= SMALL_ELEMENTS else "fast"
-
-
 def as_contents(state: Mapping[str, Tensor]) -> file.Contents:
     """A state dict as it would be in an .asterism file, without writing one."""
     arrays, dtypes = to_arrays(without_minus_zero(state))
-    return file.decode(file.encode(arrays, mode=choose_mode(arrays, "auto"), dtypes=dtypes))
+    return file.decode(file.encode(arrays, mode=file.choose_mode(arrays, "auto"), dtypes=dtypes))
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:

@@ -36,11 +36,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 Mode = Literal["small", "fast"]
+SaveMode = Literal["auto", "small", "fast"]
 Bits = int | Mapping[str, int] | None
 
 EXPANSION = 1 << 14
 """How many times its size a file may decode to, beyond 64 MiB: more is no network but an attack."""
 FLOOR = 1 << 26
+
+SMALL_ELEMENTS = 1 << 21
+"""The most elements for which `auto` takes the small mode, which is slow; then the fast one."""
 
 _KINDS: dict[Mode, bytes] = {"small": container.SMALL, "fast": container.FAST}
 _CODECS = {"small": "asterism.file.small.codec", "fast": "asterism.file.fast.codec"}
@@ -87,6 +91,14 @@ def write(
 
     write_atomically(Path(path), data)
     return len(data)
+
+
+def choose_mode(arrays: Mapping[str, NDArray[Any]], mode: SaveMode) -> Mode:
+    """Small, unless that would take minutes."""
+    if mode != "auto":
+        return mode
+    elements = sum(array.size for array in arrays.values())
+    return "small" if elements <= SMALL_ELEMENTS else "fast"
 
 
 def read(path: str | Path) -> Contents:

@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 8  # as in kernels/program.h
+INTERFACE = 9  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -29,7 +29,7 @@ KERNELS = (
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),
     *("scale_shift", "elu", "power", "hard_swish", "hard_sigmoid", "mish", "exp", "log", "abs"),
-    "softplus",
+    *("softplus", "erf"),
 )
 
 

@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 8 };
+enum { INTERFACE = 9 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -18,7 +18,8 @@ enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 /* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
 enum Space { SCRATCH, INPUT, OUTPUT, CONSTANT };
 enum Activation { NONE, RELU, LEAKY_RELU, CLAMP, GELU, GELU_TANH, SILU, SIGMOID, TANH,
-                  SCALE_SHIFT, ELU, POWER, HARD_SWISH, HARD_SIGMOID, MISH, EXP, LOG, ABS, SOFTPLUS };
+                  SCALE_SHIFT, ELU, POWER, HARD_SWISH, HARD_SIGMOID, MISH, EXP, LOG, ABS, SOFTPLUS,
+                  ERF };
 enum Operation {
     PACK,
     CONV_SPARSE,

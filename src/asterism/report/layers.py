@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from asterism.experiments.lenets import INPUT_SHAPE, MODELS
+from asterism.experiments.networks import INPUT_SHAPES, MODELS
 from asterism.export.checkpoints import as_contents
 from asterism.report.reading.account import Network
 from asterism.weights.macs import macs
@@ -81,7 +81,7 @@ def _macs(network: Network) -> dict[str, tuple[int, int]]:
         return {}
     model = MODELS[network.model]()
     model.load_state_dict(network.after)
-    uses = macs(model, torch.zeros(1, *INPUT_SHAPE))
+    uses = macs(model, torch.zeros(1, *INPUT_SHAPES[network.model]))
     return {
         owner(name): (uses[param], uses[param] * int(param.count_nonzero()) // param.numel())
         for name, param in model.named_parameters()

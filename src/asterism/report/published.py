@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from asterism.experiments.lenets import weight_shapes
+from asterism.experiments.networks import weight_shapes
 from asterism.experiments.paper import TABLE_1
 
 Shapes = dict[str, tuple[int, ...]]

@@ -17,8 +17,9 @@ import pytest
 import torch
 
 from asterism.errors import InputError
-from asterism.experiments.data.mnist import MIRRORS, Dataset, load
-from asterism.experiments.lenets import lenet5
+from asterism.experiments.data import Dataset, load
+from asterism.experiments.data.mnist import MIRRORS
+from asterism.experiments.networks import lenet5
 
 FILES = (
     "train-images-idx3-ubyte",

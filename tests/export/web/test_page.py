@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asterism.errors import InputError
-from asterism.experiments.data.mnist import load as load_data
+from asterism.experiments.data import load as load_data
 from asterism.export.code import export_code
 from asterism.export.steps.portable import portable
 from asterism.export.web.page import page

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.source import find_source
 from asterism.cli.voice import say
@@ -22,7 +23,8 @@ def bench(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="An .asterism file with its graph, or the folder of a run."
+            metavar="FILE",
+            help="An .asterism file with its graph, an .onnx file, or the folder of a run.",
         ),
     ],
     batch: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1,64,1024",
@@ -43,6 +45,8 @@ def bench(
             metavar="FILE.py:FUNCTION", help="With --model: the function that returns the loaders."
         ),
     ] = None,
+    shape: Shape = None,
+    fix: Fix = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -57,7 +61,7 @@ def bench(
     from asterism.graph.rebuild import rebuild
 
     text, batches = is_text(as_json, as_csv), _batches(batch)
-    net = find_source(file, model, data).net(threads)
+    net = find_source(file, model, data, shape, fix).net(threads)
     say("asterism: setting up the dense engines; torch.compile takes longest …")
     if len(net.graph.inputs) > 1:
         raise InputError(f"bench takes a network with one input, and {file} has several")

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, flat, is_text, print_data
-from asterism.cli.source import by_position, find_source
+from asterism.cli.source import Source, by_position, find_source
+from asterism.cli.voice import say_loading_torch
+from asterism.errors import InputError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +30,9 @@ class ModeName(str, Enum):
 def compress(
     checkpoint: Annotated[
         Path,
-        typer.Argument(help="A .safetensors, .pt or .asterism file, or the folder of a run."),
+        typer.Argument(
+            help="A .safetensors, .pt, .onnx or .asterism file, or the folder of a run."
+        ),
     ],
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Keep every weight bit for bit; this is the default.")
@@ -67,6 +72,8 @@ def compress(
     mode: Annotated[
         ModeName, typer.Option(help="small for the smallest file, fast for large networks.")
     ] = ModeName.auto,
+    shape: Shape = None,
+    fix: Fix = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -78,19 +85,27 @@ def compress(
     Bits per tensor, chosen on validation data: the same with --max-drop 0.1 in the place of --bits.
     Without --model the file holds the weights alone, which the runtime cannot execute.
 
+    A network of any framework, with its graph and without PyTorch:  asterism compress model.onnx
+
     An --out that ends in .safetensors writes a plain checkpoint back.
     """
-    from asterism.errors import InputError
+    text = is_text(as_json, as_csv)
+    if lossless + (bits is not None) + (max_drop is not None) > 1:
+        raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
+    source = find_source(checkpoint, model, data, shape, fix)
+    checkpoint, model, data = source.path, source.model, source.data
+    out = out or checkpoint.with_suffix(".asterism")
+    if source.is_onnx:
+        if model is not None or data is not None or max_drop is not None:
+            raise InputError("an ONNX file has its own network: give --bits, and then evaluate it")
+        _report(_from_onnx(source, out, mode, bits), text, as_json)
+        return
+    say_loading_torch()
     from asterism.export.checkpoints import read_with_graph, save, write_checkpoint
     from asterism.search.bit_widths import choose_bits
     from asterism.search.limits import Goal
     from asterism.storage.atomic_files import check_writable
 
-    text = is_text(as_json, as_csv)
-    if lossless + (bits is not None) + (max_drop is not None) > 1:
-        raise InputError("--lossless, --bits and --max-drop exclude each other: choose one")
-    source = find_source(checkpoint, model, data)
-    checkpoint, model, data = source.path, source.model, source.data
     if (model is None) != (data is None):
         raise InputError("--model and --data go together: give both")
     if max_drop is not None and model is None:
@@ -101,7 +116,6 @@ def compress(
         raise InputError("--epochs is for --max-drop: give both")
     found: dict[str, Any] = {}
     state, graph = read_with_graph(checkpoint)
-    out = out or checkpoint.with_suffix(".asterism")
     if out.resolve() == checkpoint.resolve():
         raise InputError(f"{checkpoint} would be overwritten: choose another --out")
     check_writable(out)
@@ -125,13 +139,30 @@ def compress(
             )
             found = _measured(choice, network, task, out)
     dense = sum(tensor.nbytes for tensor in state.values())
+    _report({"file": str(out), "bytes": size, "dense_bytes": dense, **found}, text, as_json)
+
+
+def _from_onnx(source: Source, out: Path, mode: ModeName, bits: int | None) -> dict[str, Any]:
+    """Writes the network of an ONNX file; torch is not needed."""
+    from asterism.storage.atomic_files import check_writable
+
+    if out.suffix != ".asterism":
+        raise InputError(f"an ONNX file becomes an .asterism file, and not {out}")
+    network = source.imported()
+    check_writable(out)
+    size = network.save(out, mode=mode.value, bits=bits)
+    dense = sum(array.nbytes for array in network.tensors.values())
+    return {"file": str(out), "bytes": size, "dense_bytes": dense}
+
+
+def _report(result: dict[str, Any], text: bool, as_json: bool) -> None:
     if not text:
-        result = {"file": str(out), "bytes": size, "dense_bytes": dense, **found}
         print_data(result, [flat(result)], as_json)
         return
-    _describe(found)
+    _describe(result)
+    size, dense = result["bytes"], result["dense_bytes"]
     smaller = f", {dense / size:.1f}× smaller than" if dense > size else " for"
-    print(f"{out}: {size:,} bytes{smaller} the {dense:,} in memory")
+    print(f"{result['file']}: {size:,} bytes{smaller} the {dense:,} in memory")
 
 
 def _measured(choice: Choice, network: nn.Module, task: Supervised, out: Path) -> dict[str, Any]:
@@ -152,5 +183,5 @@ def _measured(choice: Choice, network: nn.Module, task: Supervised, out: Path) -
 def _describe(found: dict[str, Any]) -> None:
     for name, width in found.get("bits", {}).items():
         print(f"{name}: {'as it is' if width is None else f'{width} bits'}")
-    if found:
+    if "before" in found:
         print(f"metric: {found['before']:.6g} before, {found['after']:.6g} after")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.source import Source, find_source
 from asterism.cli.voice import say
@@ -23,7 +24,8 @@ def evaluate(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="An .asterism file with its graph, or the folder of a run."
+            metavar="FILE",
+            help="An .asterism file with its graph, an .onnx file, or the folder of a run.",
         ),
     ],
     data: Annotated[
@@ -42,6 +44,8 @@ def evaluate(
         ),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    shape: Shape = None,
+    fix: Fix = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -50,7 +54,7 @@ def evaluate(
     Example:  asterism evaluate net.asterism --data net.py:loaders
     """
     text = is_text(as_json, as_csv)
-    source = find_source(file, model, data)
+    source = find_source(file, model, data, shape, fix)
     engine, run = _engine(source, threads)
     if source.data is None:
         source = replace(source, data=_dataset_of(run, source.path))
@@ -116,12 +120,12 @@ def _timed(run: Any) -> Any:
 
 def _dataset_of(net: Net, path: Path) -> str:
     """The data of a network of the experiments; for any other it must be given."""
-    from asterism.experiments.lenets import INPUT_SHAPE, MODELS, weight_shapes
+    from asterism.experiments.networks import DATA, INPUT_SHAPES, weight_shapes
 
     shapes = [weight.shape for weight in net.weights if weight.ndim > 1]
-    ours = [list(weight_shapes(key).values()) for key in MODELS]
-    if net.input_shape == INPUT_SHAPE and shapes in ours:
-        return "mnist"
+    for key, shape in INPUT_SHAPES.items():
+        if net.input_shape == shape and shapes == list(weight_shapes(key).values()):
+            return DATA[key]
     raise InputError(
         f"{path} does not tell its data: add --data net.py:loaders, a function that returns"
         " (train_loader, valid_loader), or a dict that adds metric and higher_is_better"

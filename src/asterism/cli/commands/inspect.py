@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, flat, is_text, print_data
-from asterism.cli.source import find_source
-from asterism.cli.voice import say
+from asterism.cli.source import Source, find_source
+from asterism.cli.voice import say_loading_torch
 
 if TYPE_CHECKING:
     from asterism.file import Contents
@@ -20,22 +21,25 @@ def inspect(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="An .asterism file, a plain checkpoint, or the folder of a run."
+            metavar="FILE",
+            help="An .asterism file, an .onnx file, a plain checkpoint, or the folder of a run.",
         ),
     ],
+    shape: Shape = None,
+    fix: Fix = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
     """Show what is in a file, layer by layer: non-zeros, live units, bytes.
 
-    A plain checkpoint is shown as it would be in an .asterism file.
+    A plain checkpoint or an ONNX file is shown as it would be in an .asterism file.
 
     Example:  asterism inspect net.asterism --json
     """
     from asterism.file.summary import summarise
 
     text = is_text(as_json, as_csv)
-    contents = _contents(find_source(path).path)
+    contents = _contents(find_source(path, shape=shape, fix=fix))
     if text:
         _print_table(contents)
     else:
@@ -43,12 +47,14 @@ def inspect(
         print_data(summary, [flat(layer) for layer in summary["layers"]], as_json)
 
 
-def _contents(path: Path) -> Contents:
+def _contents(source: Source) -> Contents:
     from asterism import file
 
-    if path.suffix != ".asterism" and not file.recognises(path):
-        if "torch" not in sys.modules:
-            say("asterism: loading PyTorch …")
+    path = source.path
+    if source.is_onnx:
+        return source.imported().contents()
+    if not source.has_graph():
+        say_loading_torch()
         from asterism.export.checkpoints import as_contents, read_checkpoint
 
         return as_contents(read_checkpoint(path))

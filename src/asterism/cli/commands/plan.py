@@ -51,7 +51,7 @@ def plan(
 ) -> None:
     """Show what would be made sparse, what not and why, and how sensitive each layer is.
 
-    Example:  asterism plan asterism.experiments.lenets:lenet5 --exclude conv1
+    Example:  asterism plan asterism.experiments.networks:lenet5 --exclude conv1
     """
     from asterism.cli.factories import make_data, make_model
     from asterism.export.checkpoints import load_into

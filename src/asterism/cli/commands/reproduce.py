@@ -48,7 +48,9 @@ def reproduce(
         str | None, typer.Option(help="Comma-separated rows, e.g. reweighted_l1,dns; default all.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; mean ± std over them.")] = 1,
-    data: Annotated[str, typer.Option(help="mnist, or digits, which needs no network.")] = "mnist",
+    data: Annotated[
+        str, typer.Option(help="mnist, digits (needs no download) or cifar10.")
+    ] = "mnist",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run; default runs/BUDGET.")
     ] = None,
@@ -81,9 +83,9 @@ def reproduce(
 
     from asterism.cli.progress import monitoring
     from asterism.experiments.budgets import budget as find_budget
-    from asterism.experiments.data.mnist import load
+    from asterism.experiments.data import load
     from asterism.experiments.duration import expected_seconds, in_words
-    from asterism.experiments.lenets import NETWORK_NAMES
+    from asterism.experiments.networks import NETWORK_NAMES
     from asterism.experiments.reproduce import jobs as all_jobs
     from asterism.experiments.reproduce import limit
     from asterism.experiments.reproduce import reproduce as run_all

@@ -25,3 +25,27 @@ class Shift:
         chosen = torch.randint(reach * reach, (len(images),), generator=generator)
         every = torch.arange(len(images))
         return windows[every, :, chosen // reach, chosen % reach]
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Every other image, by chance, is seen in a mirror."""
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        mirrored = torch.rand(len(images), 1, 1, 1, generator=generator) < 0.5
+        return torch.where(mirrored, images.flip(-1), images)
+
+
+@dataclass(frozen=True)
+class Both:
+    """One change after the other."""
+
+    first: Augment
+    second: Augment
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        return self.second(self.first(images, generator), generator)
+
+
+CROP_AND_FLIP = Both(Shift(4), Flip())
+"""What networks for CIFAR-10 are usually trained with."""

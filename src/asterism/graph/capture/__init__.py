@@ -7,7 +7,6 @@ calls            a call of torch's as an operation sees it
 exported         what torch knows of a node of its program
 fixed_values     masks and tables, which depend on no input
 plain_attention  attention layers without torch's fast path
-simplify         graphs without what does nothing
 """
 
 from asterism.graph.capture.tracing import capture

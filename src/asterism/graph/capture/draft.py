@@ -9,9 +9,9 @@ from torch.export import ExportedProgram
 
 from asterism.graph.capture.exported import shape_of_result
 from asterism.graph.capture.fixed_values import FixedValues
-from asterism.graph.capture.simplify import is_nothing, simplified
 from asterism.graph.network import Node
 from asterism.graph.operations.operation import UnsupportedError
+from asterism.graph.simplify import is_nothing, simplified
 
 
 class Draft:

@@ -21,7 +21,7 @@ from asterism.graph.network import Graph, Input
 def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Graph:
     """The layers of `model`, in eval mode, for inputs like the example and batches of any size.
 
-    >>> from asterism.experiments.lenets import lenet300
+    >>> from asterism.experiments.networks import lenet300
     >>> [node.op for node in capture(lenet300(), torch.zeros(1, 1, 28, 28)).nodes]
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """

@@ -63,8 +63,7 @@ class Gelu(Activation):
         if node["tanh"]:
             out: Array = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
             return out
-        erf = np.vectorize(math.erf, otypes=[np.float64])  # which knows no empty array
-        return 0.5 * x * (1 + erf(x / math.sqrt(2))) if x.size else x
+        return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
 
     def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
         form = "tanh" if node["tanh"] else "none"
@@ -249,6 +248,11 @@ def scaled(call: Call, value: int, factor: float, shift: float) -> int:
     return call.add("scale_shift", (value,), {"factor": factor, "shift": shift})
 
 
+def _erf(x: Array) -> Array:
+    erf = np.vectorize(math.erf, otypes=[np.float64])  # which knows no empty array
+    return erf(x) if x.size else x
+
+
 def _sigmoid(x: Array) -> Array:
     out: Array = np.reciprocal(1 + np.exp(-x))
     return out
@@ -271,4 +275,5 @@ OPERATIONS = (
     Plain("exp", 39, "exp", np.exp, _named("exp")),
     Plain("log", 40, "log", np.log, _named("log")),
     Plain("abs", 41, "abs", np.abs, _named("abs")),
+    Plain("erf", 50, "erf", _erf, _named("erf")),
 )

@@ -64,7 +64,18 @@ class OfTwo(Operation):
         program.add("COMBINE", layer, source, out, **step, sizes=sizes, data=(axes,))
 
 
-COMBINATIONS = ("add", "mul", "sub", "div", "maximum", "minimum", "prelu")  # as in the kernel
+COMBINATIONS = (
+    "add",
+    "mul",
+    "sub",
+    "div",
+    "maximum",
+    "minimum",
+    "prelu",
+    "equal",
+    "greater",
+    "keep",
+)  # as in the kernel
 
 
 def _axes(shape: Shape, one: Shape, other: Shape) -> Any:
@@ -177,6 +188,49 @@ class Minimum(OfTwo):
         return torch.minimum
 
 
+class Comparison(OfTwo):
+    """What ONNX has truth values for: 1 for true, 0 for false."""
+
+    captures = ()
+    kernels = ("COMBINE",)
+
+    def capture(self, call: Call) -> int:
+        raise UnsupportedError  # a sum of two truth values of torch is one too
+
+
+class Equal(Comparison):
+    name, code = "equal", 51
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        return np.equal(inputs[0], inputs[1]).astype(np.float32)
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda one, other: (one == other).to(torch.float32)
+
+
+class Greater(Comparison):
+    name, code = "greater", 52
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        return np.greater(inputs[0], inputs[1]).astype(np.float32)
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda one, other: (one > other).to(torch.float32)
+
+
+class Keep(Comparison):
+    """The second number where the first is not 0, and else 0, whatever the second is."""
+
+    name, code = "keep", 53
+
+    def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
+        out: Array = np.where(inputs[0] != 0, inputs[1], np.float32(0))
+        return out
+
+    def torch(self, torch: Any, node: NodeLike, *_: Any) -> Any:
+        return lambda one, other: torch.where(one != 0, other, 0.0)
+
+
 class Prelu(Operation):
     """Below zero times a weight: one for each channel, or one for all."""
 
@@ -256,4 +310,7 @@ class Cat(Operation):
             done += part
 
 
-OPERATIONS = (Add(), Mul(), Sub(), Div(), Maximum(), Minimum(), Prelu(), Cat())
+OPERATIONS = (
+    *(Add(), Mul(), Sub(), Div(), Maximum(), Minimum(), Prelu(), Cat()),
+    *(Equal(), Greater(), Keep()),
+)

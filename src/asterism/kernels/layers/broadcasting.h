@@ -1,6 +1,7 @@
 /* Two values number by number, of which either may repeat along some axes; and means along an axis. */
 
-enum Combination { C_ADD, C_MUL, C_SUB, C_DIV, C_MAXIMUM, C_MINIMUM, C_PRELU };
+enum Combination { C_ADD, C_MUL, C_SUB, C_DIV, C_MAXIMUM, C_MINIMUM, C_PRELU,
+                   C_EQUAL, C_GREATER, C_KEEP };
 enum { MOST_AXES = 8 };
 
 INLINE float combined(const int which, float a, float b)
@@ -12,6 +13,9 @@ INLINE float combined(const int which, float a, float b)
     case C_DIV: return a / b;
     case C_MAXIMUM: return a > b || a != a ? a : b;
     case C_MINIMUM: return a < b || a != a ? a : b;
+    case C_EQUAL: return a == b;
+    case C_GREATER: return a > b;
+    case C_KEEP: return a != 0 ? b : 0;
     default: return 0 > a ? a * b : a;
     }
 }
@@ -52,6 +56,7 @@ static void combine(const Step *s, const float *in, const float *other, float *o
     switch (s->size[0]) {
         COMBINATION(C_ADD) COMBINATION(C_MUL) COMBINATION(C_SUB) COMBINATION(C_DIV)
         COMBINATION(C_MAXIMUM) COMBINATION(C_MINIMUM) COMBINATION(C_PRELU)
+        COMBINATION(C_EQUAL) COMBINATION(C_GREATER) COMBINATION(C_KEEP)
     }
     if (s->activation == RELU)
         for (int64_t i = 0; i < s->size[2]; i++) out[i] = 0 > out[i] ? 0 : out[i];

@@ -42,6 +42,7 @@ void asterism_activate(const Step *s, float *x, int64_t n)
     case LOG: EACH(logf(v));
     case ABS: EACH(fabsf(v));
     case SOFTPLUS: EACH(softplus(v));
+    case ERF: EACH(erff(v));
     default: break;
     }
 }

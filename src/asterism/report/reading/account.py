@@ -45,7 +45,7 @@ class Network:
     before: State | None = None
     history: History = field(default_factory=list)
     config: Record = field(default_factory=dict)
-    model: str | None = None  # as named in `asterism.experiments.lenets`
+    model: str | None = None  # as named in `asterism.experiments.networks`
     bench: list[Record] = field(default_factory=list)
 
 

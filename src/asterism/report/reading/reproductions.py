@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from asterism.errors import InputError
-from asterism.experiments.data import mnist
-from asterism.experiments.lenets import MODELS, NETWORK_NAMES
+from asterism.experiments.data import NAMES
+from asterism.experiments.networks import MODELS, NETWORK_NAMES
 from asterism.experiments.results import EpochRecord, History, MethodRow, RunResult, method_rows
 from asterism.export.checkpoints import read_checkpoint
 from asterism.report.published import published_for
@@ -50,7 +50,7 @@ def _account(folder: Path, places: Mapping[str, Path], results: Sequence[RunResu
         shapes = {layer(each): tuple(networks[0].after[each].shape) for each in networks[0].weights}
     last = results[-1]
     model, data = (last["config"].get(each, "unknown") for each in ("model", "data"))
-    network, images = NETWORK_NAMES.get(model, model), mnist.NAMES.get(data, data)
+    network, images = NETWORK_NAMES.get(model, model), NAMES.get(data, data)
     return Account(
         title=f"{network} on {images}",
         summary=_summary(results),

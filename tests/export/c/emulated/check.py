@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asterism.experiments.data.mnist import load as load_data
+from asterism.experiments.data import load as load_data
 from asterism.export.code import export_code, export_int8
 from asterism.runtime import Net, load
 

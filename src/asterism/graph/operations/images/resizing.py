@@ -77,7 +77,7 @@ class Resize(Operation):
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
         dim, x = node["dim"], inputs[0]
-        low, high, part = _sources(node, x.shape[dim])
+        low, high, part = sources(node, x.shape[dim])
         part = part.reshape(-1, *[1] * (x.ndim - 1 - dim))
         one, other = x.take(low, dim), x.take(high, dim)
         out: Array = np.where(part == 0, one, one * (1 - part) + other * part)
@@ -98,14 +98,14 @@ class Resize(Operation):
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
         shape, axis = program.seen(layer), layer.node["dim"] - 1
-        data = _sources(layer.node, shape[axis])
+        data = sources(layer.node, shape[axis])
         around = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
         sizes = [around[0], shape[axis], layer.node["size"], around[1]]
         source = program.rows(layer.inputs[0], layer)
         program.add("RESIZE", layer, source, program.out(layer), sizes=sizes, data=data)
 
 
-def _sources(node: NodeLike, old: int) -> tuple[Indices, Indices, Array]:
+def sources(node: NodeLike, old: int) -> tuple[Indices, Indices, Array]:
     """For each new index two old ones, and the part that the second has; computed as by torch."""
     new, mode, f32 = node["size"], node["mode"], np.float32
     at = np.arange(new, dtype=f32)

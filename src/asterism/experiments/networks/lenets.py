@@ -1,15 +1,7 @@
-"""The two networks of the MNIST experiments, for 28×28 grey images.
+"""The two networks of the MNIST experiments, for 28×28 grey images."""
 
-Owns their architecture, keys and names: nothing here knows of sparsity, data or training.
-"""
-
-from collections.abc import Callable
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from asterism.weights.names import layer
 
 
 class LeNet5(nn.Module):
@@ -81,23 +73,3 @@ def lenet300() -> LeNet300:
     266610
     """
     return LeNet300()
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {"lenet5": lenet5, "lenet300": lenet300}
-"""The networks by the key that configs, results and factories use."""
-
-NETWORK_NAMES = {"lenet5": "LeNet-5", "lenet300": "LeNet-300-100"}
-
-INPUT_SHAPE = (1, 28, 28)
-"""Of one image, for every network here."""
-
-
-def weight_shapes(key: str) -> dict[str, tuple[int, ...]]:
-    """The shape of each layer's weight.
-
-    >>> weight_shapes("lenet300")
-    {'fc1': (300, 784), 'fc2': (100, 300), 'fc3': (10, 100)}
-    """
-    with torch.device("meta"):  # shapes alone: no memory, and no random number is drawn
-        params = MODELS[key]().named_parameters()
-    return {layer(name): tuple(param.shape) for name, param in params if param.dim() > 1}

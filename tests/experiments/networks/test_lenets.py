@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from asterism.experiments.lenets import MODELS, lenet5, lenet300
+from asterism.experiments.networks import MODELS, lenet5, lenet300
 
 SHAPES = {
     "lenet5": {
@@ -17,13 +17,13 @@ SHAPES = {
 COUNTS = {"lenet5": (430_500, 431_080), "lenet300": (266_200, 266_610)}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["lenet5", "lenet300"])
 def test_layers_have_the_published_names_and_shapes(name: str) -> None:
     layers = dict(MODELS[name]().named_children())
     assert {key: tuple(layer.weight.shape) for key, layer in layers.items()} == SHAPES[name]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["lenet5", "lenet300"])
 def test_weights_and_parameters_are_as_many_as_published(name: str) -> None:
     params = dict(MODELS[name]().named_parameters())
     weights = sum(param.numel() for key, param in params.items() if key.endswith("weight"))
@@ -45,7 +45,7 @@ def test_lenet300_flattens_its_input_and_rectifies_twice() -> None:
     torch.testing.assert_close(model(images), model.fc3(hidden))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["lenet5", "lenet300"])
 def test_channels_last_images_give_the_same_logits(name: str) -> None:
     model, images = MODELS[name](), torch.randn(2, 28, 28, 1).permute(0, 3, 1, 2)
     torch.testing.assert_close(model(images), model(images.contiguous()))

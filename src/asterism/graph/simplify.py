@@ -1,4 +1,4 @@
-"""Layers that only undo each other, left out while a graph is captured."""
+"""Layers that only undo each other, left out while a graph is made."""
 
 from __future__ import annotations
 
