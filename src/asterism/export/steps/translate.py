@@ -19,7 +19,7 @@ from asterism.graph.encoding import zigzag
 Rule = Callable[..., list[Step]]
 PARAMETERS = {"leaky_relu": 1, "clamp": 2, "elu": 2, "power": 1, "scale_shift": 2}
 FAR = 1 << 40  # farther than any place
-LIBRARY = ("tanh", "exp", "log", "abs")  # names that C has for functions of one number
+LIBRARY = ("tanh", "exp", "log", "abs", "erf")  # names that C has for functions of one number
 
 
 def _activate(source: Buffer, out: Buffer, activation: str, a: float, b: float, **_: Any) -> Any:
