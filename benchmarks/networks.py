@@ -103,7 +103,7 @@ def report() -> Iterator[str]:
     if importlib.util.find_spec("onnxruntime") is None:
         yield "networks against dense engines: skipped, onnxruntime is not installed"
         return
-    yield "pruned networks in our runtime, times as fast as dense ones in other engines, one thread:"
+    yield "pruned networks here, times as fast as dense ones in other engines, one thread:"
     for case in CASES:
         for density, least in case.least.items():
             yield from compare(case, density, least)

@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 8  # as in kernels/program.h
+INTERFACE = 9  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -25,6 +25,7 @@ KERNELS = (
     *("FC_SPARSE_ROWS", "LSTM", "GRU"),
     *("COMBINE", "MEAN", "CONV_TAPS", "RESIZE"),
     *("EMBED", "MATMUL", "KEYS", "ATTEND"),
+    *("SPREAD", "CONV_PLANES", "DENSE_PLANES"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 8 };
+enum { INTERFACE = 9 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -51,6 +51,9 @@ enum Operation {
     MATMUL,
     KEYS,
     ATTEND,
+    SPREAD,
+    CONV_PLANES,
+    DENSE_PLANES,
 };
 
 typedef struct {
@@ -101,7 +104,7 @@ typedef struct {
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
         *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize,
-        *matmul, *keys, *attend;
+        *matmul, *keys, *attend, *spread, *conv_planes, *dense_planes;
     int (*finite)(const float *, int64_t);
     void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
                          int32_t *, float *);

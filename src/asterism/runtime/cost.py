@@ -25,11 +25,20 @@ COLUMNS_SHARED = {4: 0.9, 8: 0.9, 16: 0.4}  # of inputs loaded already, by lanes
 ROWS_SPARSE = {8: 1.3, 16: 1.25}  # cycles for sixteen products
 ROWS_SHARED = {8: 1.1, 16: 0.48}  # of inputs loaded already
 ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
+PLANES_SPARSE, PLANES_DENSE = 0.75, 0.55  # cycles for a vector of products
+PLANES_PUT, PLANES_TILE, SPREAD = 2.5, 15, 0.6  # for a vector of results; a tile; a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 RECURRENT = 0.8  # cycles for one product of a recurrent layer
 MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
 PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
+
+
+class WholeChannels(NamedTuple):
+    """Numbers of a channel that is one long row, and those to spread before that."""
+
+    length: int
+    spread: int
 
 
 class Choice(NamedTuple):
@@ -42,7 +51,7 @@ class Choice(NamedTuple):
 
     @property
     def sparse(self) -> bool:
-        return self.kernel != "dense"
+        return self.kernel not in ("dense", "quads")
 
 
 def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
@@ -82,9 +91,21 @@ def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
 
 
 def conv(
-    layer: FusedLayer, at: Window, rows: Window | None, turned: int | None, lanes: int
+    layer: FusedLayer,
+    at: Window,
+    rows: Window | None,
+    turned: int | None,
+    planes: WholeChannels | None,
+    lanes: int,
 ) -> Choice:
-    """`rows` is its window in whole rows, `turned` what columns would take; None: impossible."""
+    """The kernel of a convolution; of those that may be None, None is one that cannot run it.
+
+    at      its window strip by strip
+    rows    in whole rows
+    turned  numbers to turn if it is to run on columns
+    planes  what it takes to run on whole channels
+    lanes   floats in a vector
+    """
     weight = layer.weight
     outputs = live_outputs(layer)
     extent = by_place(weight).shape[1:]
@@ -112,6 +133,13 @@ def conv(
         loads = count_loads(layer, live.reshape(-1, *extent), 1)
         products = per_load * loads + COLUMNS_SHARED[lanes] * (nonzeros - loads)
         costs["columns"] = products * at.out[0] * at.out[1] / lanes + TURN * turned
+    if planes is not None:
+        vectors = -(-planes.length // lanes)
+        shared = len(outputs) * (PLANES_PUT * vectors + PLANES_TILE * -(-vectors // 12))
+        shared += SPREAD * planes.spread
+        costs["planes"] = PLANES_SPARSE * nonzeros * vectors + shared
+        if layer.node["groups"] == 1:
+            costs["quads"] = PLANES_DENSE * quads * vectors + shared
     return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
 
 
