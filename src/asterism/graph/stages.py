@@ -196,6 +196,12 @@ class Program(Protocol):
     def rows(self, value: int, layer: FusedLayer) -> Buffer:
         """A value, image by image."""
 
+    def channels(self, value: int, layer: FusedLayer) -> tuple[Buffer, tuple[int, int, int]]:
+        """An image by image value, with zeros between rows and channels, or none of them.
+
+        Numbers from a row to the next, from a channel to the next, and before the first channel.
+        """
+
     def out(self, layer: FusedLayer) -> Buffer:
         """Memory for a layer's result, image by image."""
 

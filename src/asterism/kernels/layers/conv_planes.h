@@ -28,18 +28,21 @@ INLINE void zero(float *out, int64_t count)
 /* Every number, or every second, from `in` on. The last vector has zeros for what is no more asked for:
    they fall on what is zero, or is written next. */
 INLINE void spread_row(float *out, const float *in, int64_t count, const int stride, const float *end,
-                       const float *out_end)
+                       const float *out_end, Vec8i mask)
 {
-    int64_t i = 0;
-    for (; i < count && in + stride * (i + 8) <= end && out + i + 8 <= out_end; i += 8) {
+    int64_t i = 0, vectors = count;
+    if (in + stride * (count + 7) > end || out + count + 7 > out_end) vectors = 0;
+    for (; i < vectors; i += 8) {
         Vec8 one = *(const Vec8 *)(in + stride * i);
         if (stride == 2) {
             Vec8 two = *(const Vec8 *)(in + 2 * i + 8);
             one = __builtin_shufflevector(one, two, 0, 2, 4, 6, 8, 10, 12, 14);
         }
-        *(Vec8 *)(out + i) = i + 8 <= count ? one : keep(one, 0, count - i);
+        if (i + 8 > count) one = (Vec8)((Vec8i)one & mask);
+        *(Vec8 *)(out + i) = one;
     }
-    for (; i < count; i++) out[i] = in[stride * i];
+    if (!vectors)
+        for (; i < count; i++) out[i] = in[stride * i];
 }
 
 /* data: planes. Each becomes rows of `out`, with zeros where it has nothing. */
@@ -56,18 +59,21 @@ static void spread(const Step *s, const float *in, const float *other, float *ou
         int64_t x = p->x - n[S_LEFT], first = x < 0 ? (-x + sw - 1) / sw : 0;
         int64_t last = x < n[S_WIDTH] ? (n[S_WIDTH] - x + sw - 1) / sw : 0;
         last = last < pitch ? last : pitch;
-        if (first || last < pitch || n[S_ROWS] * sh > n[S_HEIGHT]) zero(out, n[S_ROWS] * pitch);
-        for (int64_t row = 0, y = p->y - n[S_TOP]; row < n[S_ROWS]; row++, y += sh) {
-            if (y < 0 || y >= n[S_HEIGHT]) continue;
-            const float *from = in + p->begin + y * n[S_PITCH] + x + first * sw;
-            float *to = out + row * pitch + first;
-            if (sw == 1)
-                spread_row(to, from, last - first, 1, end, out_end);
-            else if (sw == 2)
-                spread_row(to, from, last - first, 2, end, out_end);
-            else
-                for (int64_t i = 0; i < last - first; i++) to[i] = from[sw * i];
-        }
+        int64_t top = n[S_TOP] > p->y ? (n[S_TOP] - p->y + sh - 1) / sh : 0;
+        int64_t y = top * sh + p->y - n[S_TOP], rows = (n[S_HEIGHT] - y + sh - 1) / sh;
+        if (rows > n[S_ROWS] - top) rows = n[S_ROWS] - top;
+        if (first || last < pitch || rows < n[S_ROWS]) zero(out, n[S_ROWS] * pitch);
+        const float *from = in + p->begin + y * n[S_PITCH] + x + first * sw;
+        float *to = out + top * pitch + first;
+        int64_t count = last - first, down = sh * n[S_PITCH];
+        Vec8i mask = (Vec8i)keep((Vec8)~(Vec8i){0}, 0, (count - 1) % 8 + 1);
+#define EACH_ROW(CALL) for (int64_t r = 0; r < rows; r++, to += pitch, from += down) CALL
+        if (sw == 1)
+            EACH_ROW(spread_row(to, from, count, 1, end, out_end, mask));
+        else if (sw == 2)
+            EACH_ROW(spread_row(to, from, count, 2, end, out_end, mask));
+        else
+            EACH_ROW(for (int64_t i = 0; i < count; i++) to[i] = from[sw * i]);
     }
 }
 

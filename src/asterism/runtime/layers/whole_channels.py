@@ -93,6 +93,15 @@ class WholeChannelSteps(Builder):
             self.spread(layer, source, at, at._replace(pitch=at.size[1], gap=0), self.values[value])
         return super().rows(value, layer)
 
+    def channels(self, value: int, layer: FusedLayer) -> tuple[Buffer, tuple[int, int, int]]:
+        """A value as planes, as it lies: pitch, plane and margin."""
+        only_planes = value not in self.values and value in self.planes
+        if only_planes and self.shapes[value] == self.seen(layer):
+            source, at = self.planes[value]
+            return source, (at.pitch, at.plane, at.margin)
+        _, height, width = image(self.seen(layer))
+        return self.rows(value, layer), (width, height * width, 0)
+
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         value = layer.inputs[0]
         keeps_zeros = value in self.planes and value not in self.columns and _keeps_zeros(layer)
