@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Tests in two processes where there are two cores.
 WORKERS := -n logical --maxprocesses 2 --dist worksteal
 
-.PHONY: reproduce test lint types bench docs nightly sanitize neon clean
+.PHONY: reproduce test lint types bench docs nightly sanitize neon fuzz clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
@@ -29,6 +29,7 @@ docs: $(STAMP)  ## the site, into build/site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
 nightly: $(STAMP) sanitize neon  ## everything, the slow tests too
+	$(BIN)/python tests/fuzz/networks.py 50000
 	$(BIN)/pytest -rs $(WORKERS)
 
 sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
@@ -37,9 +38,13 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	ASTERISM_LIBRARY=$(CURDIR)/build/sanitize/libasterism.kernels.so ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/graph/test_live_forward.py \
-	  tests/graph/test_operations.py tests/runtime/test_layers.py tests/runtime/test_net.py \
+	  tests/graph/test_operations.py tests/graph/test_recurrent.py tests/runtime/test_images.py \
+	  tests/runtime/test_expressions.py tests/runtime/test_layers.py tests/runtime/test_net.py \
 	  tests/file/test_compiled.py tests/scaling/stepping/test_pruned_layers.py \
 	  tests/file/test_damage.py tests/file/test_roundtrip.py
+
+fuzz: $(STAMP)  ## a million hostile networks, each loaded and run; about 80 minutes
+	$(BIN)/python tests/fuzz/networks.py
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
 	$(BIN)/python tests/kernels/neon/check.py

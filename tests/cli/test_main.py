@@ -37,6 +37,20 @@ def test_reproduce_writes_every_row(smoke):
         assert record["layers"].keys() == {"conv1", "conv2", "fc1", "fc2"}
 
 
+def test_reproduce_tells_first_what_it_does_and_how_long_it_takes(smoke):
+    done = asterism(*SMOKE, "--out", smoke, "--resume")
+    first, second = done.stderr.splitlines()[:2]
+    assert first == f"LeNet-5 on digits, budget smoke: 9 trainings, into {smoke}/"
+    assert second.startswith("less than a minute on this machine")
+
+
+def test_reproduce_can_be_quiet(tmp_path):
+    done = asterism(*SMOKE, "--out", tmp_path, "--methods", "magnitude", "-q")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "dense" in done.stdout.lower()
+
+
 def test_the_saved_models_are_as_sparse_as_the_records_say(smoke):
     for record in json.loads((smoke / "results.json").read_text()):
         path = smoke / f"{record['method']}-0" / "model.safetensors"

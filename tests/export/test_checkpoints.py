@@ -185,8 +185,8 @@ def test_bad_input_is_one_line(tmp_path: Path):
         ("inspect", tmp_path / "x.asterism"): "version 99: this asterism reads up to 1",
         ("inspect", tmp_path / "none.pt"): "cannot read",
         ("compress", tmp_path / "x", "--bits", "3", "--lossless"): "exclude each other",
-        ("compress", tmp_path / "x", "--max-drop", "1"): "--max-drop needs --model and --data",
-        ("compress", tmp_path): "Is a directory",
+        ("compress", tmp_path / "x", "--max-drop", "1"): "--max-drop measures the network",
+        ("compress", tmp_path): "holds no model.safetensors of a finished run",
     }
     for arguments, message in lines.items():
         done = command(*arguments)

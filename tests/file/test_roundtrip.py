@@ -168,7 +168,7 @@ def test_the_file_on_disk(tmp_path: Path):
     with pytest.raises(InputError, match="cannot read .*nothing"):
         file.read(tmp_path / "nothing.asterism")
     path.write_bytes(b"x" * 100)
-    with pytest.raises(FormatError, match=r"net\.asterism: not an \.asterism file"):
+    with pytest.raises(FormatError, match=r"net\.asterism: this is not an \.asterism file"):
         file.read(path)
 
 

@@ -73,8 +73,15 @@ def test_every_weight_is_counted_once_for_each_place() -> None:
     weight = np.zeros((2, 1, 3, 3), np.float32)
     weight[0, 0, 0] = 1
     shapes = infer(graph, [weight])
-    places, results = 9, 18
-    exact = places * (3 + 1) + 16 * 2 * results  # and the one channel that is read
+    pixels, places, results = 25, 9, 18
+    exact = places * (3 + 1) + 16 * (pixels + 2 * results)  # and the one channel that is read
     Work.allowed([weight], exact).check(graph, shapes)
-    with pytest.raises(FormatError, match=f"layer 2 .relu. .* takes {exact} multiply"):
+    with pytest.raises(FormatError, match=f"layer 2 .relu. .* takes {exact:,} multiply"):
         Work.allowed([weight], exact - 1).check(graph, shapes)
+
+
+def test_a_large_input_counts_as_well() -> None:
+    """Whoever makes an example of it would take the memory, however little is computed."""
+    graph = Graph((3, 2**23, 7), (Node("mean", (0,), (), {"count": 2}),))
+    with pytest.raises(FormatError, match="max_work"):
+        Net(graph, {})

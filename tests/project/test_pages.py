@@ -150,10 +150,11 @@ GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
 ELSEWHERE = {"docs/many-machines.md"}  # needs processes: below
 
 
-@pytest.mark.parametrize("page", [page for page in DOCS if python_blocks(page)], ids=name)
+WITH_PYTHON = [page for page in DOCS if python_blocks(page) and name(page) not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_python_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    if name(page) in ELSEWHERE:
-        pytest.skip("has a test of its own")
     monkeypatch.chdir(tmp_path)
     names = GIVEN.get(name(page), common)()
     for code in python_blocks(page):

@@ -218,8 +218,8 @@ def test_rows_come_in_the_order_of_the_table(tmp_path):
         "Dense",
         "Re-weighted ℓ1 @0.5",
         "LWC",
-        "Magnitude (control) @10",
-        "Magnitude (control) @2",
+        "Magnitude pruning @10",
+        "Magnitude pruning @2",
         "Re-weighted ℓ1, slowly @1540",
     ]
     in_table = [line.split("|")[1].strip() for line in table(results).splitlines()[2:]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from math import prod
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from asterism.cli.layer_table import Board, LayerStatus, board
+from asterism.cli.voice import is_quiet, say
 from asterism.experiments.budgets import Budget
 from asterism.experiments.jobs import Job, Monitor, planned_epochs
 from asterism.experiments.lenets import weight_shapes
@@ -28,7 +28,7 @@ def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Ite
     budget, methods, seeds  as for `reproduce`: they tell how many epochs there will be
     """
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         yield print_lines
         return
     columns = [
@@ -45,10 +45,10 @@ def monitoring(budget: Budget, methods: Sequence[str] | None, seeds: int) -> Ite
 
 @contextmanager
 def print_lines(job: Job, epochs: int) -> Iterator[Watch]:
-    """A line per epoch."""
+    """A line per epoch; none for a command that was told to be quiet."""
 
     def watch(record: EpochRecord) -> None:
-        print(f"{job.name}: {describe_epoch(record, epochs)}", file=sys.stderr, flush=True)
+        say(f"{job.name}: {describe_epoch(record, epochs)}")
 
     yield watch
 

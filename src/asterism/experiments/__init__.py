@@ -6,6 +6,7 @@ methods/      AST, LWC, DNS, gradual magnitude pruning, dense
 training      the training loop
 jobs          one method, one seed, one folder
 parallel      several jobs at once, each in a process
+duration      how long it will take here
 data/         MNIST, and shifted images
 lenets        LeNet-5 and LeNet-300-100
 results       the records that runs leave, and the rows they make

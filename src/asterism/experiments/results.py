@@ -71,7 +71,7 @@ METHOD_NAMES = {
     "focuss": "FOCUSS (p = 0.5)",
     "dns": "DNS",
     "lwc": "LWC",
-    "magnitude": "Magnitude (control)",
+    "magnitude": "Magnitude pruning",
     "record": "Re-weighted ℓ1, slowly",
 }
 """In the order of rows. Other methods follow under their own keys."""
@@ -129,7 +129,7 @@ def method_rows(results: Sequence[RunResult]) -> list[MethodRow]:
     ...     return {"method": method, "cut": "none", "seed": 0}
     >>> found = method_rows([result("dense"), result("magnitude@2"), result("magnitude@10")])
     >>> [row.full_name for row in found]
-    ['Dense', 'Magnitude (control) @10', 'Magnitude (control) @2']
+    ['Dense', 'Magnitude pruning @10', 'Magnitude pruning @2']
     """
     ordered = sorted(results, key=_order)
     return [

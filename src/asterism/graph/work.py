@@ -43,9 +43,11 @@ class Work(NamedTuple):
 
         >>> from asterism.graph.network import Node
         >>> graph = Graph((4,), (Node("relu", (0,)),))
-        >>> Work(64, []).check(graph, [(4,), (4,)])
+        >>> Work(128, []).check(graph, [(4,), (4,)])
         """
-        done, made = 0, shapes[len(graph.inputs) :]
+        count = len(graph.inputs)
+        given, made = shapes[:count], shapes[count:]
+        done = WRITTEN * sum(map(math.prod, given))
         for place, (node, shape) in enumerate(zip(graph.nodes, made, strict=True)):
             operation = OPERATIONS[node.op]
             if not operation.view:

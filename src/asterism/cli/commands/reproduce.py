@@ -82,7 +82,10 @@ def reproduce(
     from asterism.cli.progress import monitoring
     from asterism.experiments.budgets import budget as find_budget
     from asterism.experiments.data.mnist import load
+    from asterism.experiments.duration import expected_seconds, in_words
     from asterism.experiments.lenets import NETWORK_NAMES
+    from asterism.experiments.reproduce import jobs as all_jobs
+    from asterism.experiments.reproduce import limit
     from asterism.experiments.reproduce import reproduce as run_all
 
     text = is_text(as_json, as_csv)
@@ -92,23 +95,29 @@ def reproduce(
     chosen = find_budget(budget.value)
     network = NETWORK_NAMES[chosen.model]
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
-    with resumable(), monitoring(chosen, keys, seeds) as monitor:
-        if tensorboard is not None:
-            from asterism.cli.progress import also
+    with resumable():
+        todo = all_jobs(chosen, keys, seeds, threads)
+        say(f"{network} on {data}, budget {budget.value}: {len(todo)} trainings, into {out}/")
+        dataset = load(data)
+        left = expected_seconds(todo, limit(dataset, chosen.train_images), out, workers=jobs)
+        say(f"{in_words(left)} on this machine, {jobs} at a time; Ctrl-C keeps what is done")
+        with monitoring(chosen, keys, seeds) as monitor:
+            if tensorboard is not None:
+                from asterism.cli.progress import also
 
-            monitor = also(tensorboard, monitor)
-        results = run_all(
-            chosen,
-            load(data),
-            out,
-            methods=keys,
-            seeds=seeds,
-            resume=resume,
-            workers=jobs,
-            threads=threads,
-            caption=f"{network} on {data}, budget {budget.value}; `{command_line()}`",
-            monitor=monitor,
-        )
+                monitor = also(tensorboard, monitor)
+            results = run_all(
+                chosen,
+                dataset,
+                out,
+                methods=keys,
+                seeds=seeds,
+                resume=resume,
+                workers=jobs,
+                threads=threads,
+                caption=f"{network} on {data}, budget {budget.value}; `{command_line()}`",
+                monitor=monitor,
+            )
     if not text:
         print_data(results, [flat(each) for each in results], as_json)
     else:

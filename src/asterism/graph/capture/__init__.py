@@ -2,6 +2,7 @@
 
 tracing          the graph of a model: examples, free sizes, torch's errors
 translation      torch's operations as ours, node by node
+draft            the graph so far
 calls            a call of torch's as an operation sees it
 exported         what torch knows of a node of its program
 fixed_values     masks and tables, which depend on no input

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import fx
 
+from asterism.graph.capture.draft import Draft
 from asterism.graph.capture.exported import (
     ZEROS,
     arguments,
@@ -18,14 +19,11 @@ from asterism.graph.network import Node
 from asterism.graph.operations.operation import UnsupportedError
 from asterism.graph.stages import Settings
 
-if TYPE_CHECKING:
-    from asterism.graph.capture.translation import Translation
-
 
 class TorchCall:
     """A call of torch's, as an operation sees it that may have been called."""
 
-    def __init__(self, to: Translation, node: fx.Node, item: int | None = None) -> None:
+    def __init__(self, to: Draft, node: fx.Node, item: int | None = None) -> None:
         self._to, self._node, self.item = to, node, item
         self.name, self.before = name_of(node), 0
         self.args: Mapping[str, Any] = arguments(node)
@@ -116,7 +114,7 @@ class TorchCall:
 class ConstantCall(TorchCall):
     """A call on weights alone, whose result is a value: as if it had a batch."""
 
-    def __init__(self, to: Translation, node: fx.Node) -> None:
+    def __init__(self, to: Draft, node: fx.Node) -> None:
         super().__init__(to, node)
         self.shape = (to.batch, *self.shape)
 
@@ -124,7 +122,7 @@ class ConstantCall(TorchCall):
 class TurnedCall(TorchCall):
     """A call on values that are turned, as if they had the batch first."""
 
-    def __init__(self, to: Translation, node: fx.Node, item: int | None = None) -> None:
+    def __init__(self, to: Draft, node: fx.Node, item: int | None = None) -> None:
         super().__init__(to, node, item)
         args = dict(self.args)
         if isinstance(args.get("dim"), int | list):
