@@ -106,7 +106,8 @@ INLINE void planes_tile(const Step *s, const float *in, const float *added, floa
     put_planes(s, acc, added, out, vectors);
 }
 
-/* The rows' ends, which hold what is no result, and the rows between channels. */
+/* The rows' ends, which hold what is no result, and the rows between channels. A channel that nobody
+   reads is not written, and has no zeros for the one after it. */
 static void clear_gaps(const Step *s, float *out, const int32_t *channels, int64_t count)
 {
     const int64_t *n = s->size;
@@ -115,6 +116,8 @@ static void clear_gaps(const Step *s, float *out, const int32_t *channels, int64
     for (int64_t c = 0; c < count; c++) {
         if (channels[c] < 0) continue;
         float *row = out + n[B_MARGIN] + channels[c] * n[B_PLANE];
+        int64_t before = n[B_GAP] * pitch + pitch - width;
+        if (channels[c] && (!c || channels[c - 1] != channels[c] - 1)) zero(row - before, before);
         if (pitch == width + 1)
             for (int64_t y = 0; y < n[B_HEIGHT]; y++, row += pitch) row[width] = 0;
         else

@@ -17,6 +17,9 @@ from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.windows import CACHE, MAX_PACKED
 from asterism.runtime.steps import SCRATCH, SLACK, Buffer
 
+NEAR = 2**15  # bytes of a first-level cache
+TILE = 12  # vectors
+
 
 class Wanted:
     """How the layers that read a value would have it: the pitch of its rows, and rows of zeros."""
@@ -68,14 +71,17 @@ class WholeChannelSteps(Builder):
         pitch = self.wish(layer.out).pitch
         if stride == (1, 1):
             pitch = max(pitch, width + beside)
-            spread = 0 if self.is_planes(layer.inputs[0]) else channels * (height + above) * pitch
             size = (channels + 1) * (height + above + 1) * pitch
+            rows = 0 if self.is_planes(layer.inputs[0]) else channels * (height + above)
         else:
             at = layouts.sorted_input(layer, (out[0], out[1]), pitch)
-            pitch, spread, size = at.pitch, at.total, at.total
+            pitch, size, rows = at.pitch, at.total, len(at.planes) * at.rows
         if max(size, (self.shapes[layer.out][0] + 1) * (out[0] + 1) * pitch) > MAX_PACKED:
             return None
-        return WholeChannels((out[0] - 1) * pitch + out[1], spread)
+        reach = (by_place(layer.weight).shape[2] - 1) * layer.node.pair("dilation")[0] * pitch
+        tile = channels // layer.node["groups"] * (TILE * self.lanes + reach)
+        length = (out[0] - 1) * pitch + out[1]
+        return WholeChannels(length, rows * (pitch + 8), near=4 * tile < NEAR)
 
     def is_planes(self, value: int) -> bool:
         """Whether a value is in planes, or will be, as far as one can tell."""
