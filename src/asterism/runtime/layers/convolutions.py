@@ -168,14 +168,10 @@ class Convolutions(WholeChannelSteps):
 
     def packed_after(self, layer: FusedLayer, at: Window) -> Window | None:
         """The window of the layer that reads this one's result, if the result may lie as packed."""
+        if self.makers[layer.out].added:  # which a step after this one does
+            return None
         readers = self.readers.get(layer.out, [])
-        if (
-            layer.added
-            or layer.pool
-            or at.strips > 1
-            or layer.out in self.ends.results
-            or len(readers) != 1
-        ):
+        if layer.pool or at.strips > 1 or layer.out in self.ends.results or len(readers) != 1:
             return None
         reader = readers[0]
         if (
