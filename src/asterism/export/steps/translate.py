@@ -91,12 +91,14 @@ def _plain(function: str, in_place: bool = False) -> Rule:
 
 
 def _pool(average: int) -> Rule:
+    """Channels, their size and that of the result, dilations; how they lie is told after that."""
+
     def rule(
         source: Buffer, out: Buffer, sizes: Sequence[int], data: Sequence[Any], **_: Any
     ) -> list[Step]:
         factor = Numbers(data[1] if average else None)
         tables = (integers(data[0]), factor)
-        return [Step("pool", (source,), out, sizes=(average, *sizes), tables=tables)]
+        return [Step("pool", (source,), out, sizes=(average, *sizes[:7]), tables=tables)]
 
     return rule
 
