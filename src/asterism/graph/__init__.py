@@ -15,4 +15,5 @@ rebuild        from a graph to a torch module
 unit_flow      which layers make the units that others read
 compaction     dead units out, exactly, and back
 live_forward   training through the non-zero weights alone
+live           its layers, and from a graph to calls of them
 """

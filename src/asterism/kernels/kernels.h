@@ -23,7 +23,8 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/recurrent.h"
 #include "layers/broadcasting.h"
 #include "layers/taps.h"
-#include "training/train.h"
+#include "training/sums.h"
+#include "training/layers.h"
 #ifdef SUMS
 #include "layers/conv_rows.h"
 #endif
@@ -39,7 +40,12 @@ const Kernels KERNELS = {
     .matmul = matmul, .keys = keys, .attend = attend,
     .fc_sparse_rows = fc_sparse_rows, .lstm = lstm, .gru = gru,
     .combine = combine, .mean = mean, .conv_taps = conv_taps, .resize = resize,
-    .finite = all_finite, .taps_forward = taps_forward, .taps_backward = taps_backward,
+    .finite = all_finite,
+    .training = {
+        .width = WIDTH, .sum_rows = sum_rows, .dot_rows = dot_rows, .fold_sums = fold_sums,
+        .norm_moments = norm_moments, .norm_apply = norm_apply, .norm_sums = norm_sums,
+        .norm_backward = norm_backward, .halve = halve, .halve_backward = halve_backward,
+    },
 #ifdef SUMS
     .conv_rows = conv_rows,
 #endif

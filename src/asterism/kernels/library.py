@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 9  # as in kernels/program.h
+INTERFACE = 10  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -107,8 +107,12 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_free.argtypes = [c_void_p]
     library.asterism_run.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64]
     library.asterism_profile.argtypes = [*[c_void_p] * 3, c_int64, POINTER(c_double)]
-    library.asterism_taps_forward.argtypes = [c_int, *[c_void_p] * 6]
-    library.asterism_taps_backward.argtypes = [c_int, *[c_void_p] * 8]
+    library.asterism_conv_forward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
+    library.asterism_conv_backward.argtypes = [c_int, *[c_void_p] * 6, c_int64]
+    library.asterism_norm_forward.argtypes = [c_int, c_void_p, c_float, *[c_void_p] * 7, c_int64]
+    library.asterism_norm_backward.argtypes = [c_int, c_void_p, c_float, *[c_void_p] * 10, c_int64]
+    library.asterism_halve.argtypes = [c_int, c_void_p, c_void_p, c_void_p, c_int64]
+    library.asterism_halve_backward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
     library.asterism_to_theta.argtypes = [c_void_p, c_int64]
     library.asterism_find_nonzeros.argtypes = [c_void_p, c_int64, c_int64, c_void_p]

@@ -8,11 +8,11 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 9 };
+enum { INTERFACE = 10 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
-enum { LANES = 16 };   /* floats in the widest vector */
+enum { LANES = 16 };   /* floats in the widest vector; images side by side in training */
 enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 
 /* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
@@ -80,23 +80,7 @@ typedef struct {
     float weight[4];
 } DenseEntry;
 
-/* The sizes of a layer in training. */
-enum {
-    T_CHANNELS, T_HEIGHT, T_WIDTH, T_OUT, T_KERNEL_H, T_KERNEL_W, T_STRIDE_H, T_STRIDE_W, T_OUT_H,
-    T_OUT_W, T_BLOCKS, T_POOL, /* of 2×2 outputs the largest; then height and width are even */
-};
-
-/* A non-zero of a layer in training: `index` is its place among the weights. */
-typedef struct {
-    int64_t offset, index;
-    float weight;
-} Tap;
-
-/* Those of output channel o are taps[begin[o]] to before taps[begin[o + 1]]. */
-typedef struct {
-    Tap *taps;
-    int64_t *begin;
-} Taps;
+#include "training/training.h"
 
 typedef void Kernel(const Step *step, const float *in, const float *other, float *out, int64_t images);
 
@@ -107,10 +91,7 @@ typedef struct {
         *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize,
         *matmul, *keys, *attend, *spread, *conv_planes, *dense_planes;
     int (*finite)(const float *, int64_t);
-    void (*taps_forward)(const int64_t *, const Taps *, const float *, const float *, float *,
-                         int32_t *, float *);
-    void (*taps_backward)(const int64_t *, const Taps *, const float *, const float *,
-                          const int32_t *, float *, float *, float *, float *);
+    Training training;
 } Kernels;
 
 extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;

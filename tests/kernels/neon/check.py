@@ -22,7 +22,7 @@ from asterism.runtime import Net
 
 ROOT = Path(__file__).parents[3]
 KERNELS = ROOT / "src/asterism/kernels"
-SOURCES = ("run.c", "training/train.c", "layers/plain.c", "portable.c")
+SOURCES = ("run.c", "layers/plain.c", "portable.c")
 FLAGS = ("-std=gnu11", "-O3", "-Wno-psabi", "-ffp-contract=fast", "-static")
 TESTS = {
     "tests/runtime/test_net.py": "test_networks_answer_as_torch_does",

@@ -1,0 +1,298 @@
+/* A convolution in training: its non-zeros are collected, and blocks of images go through them.
+
+   The weights are dense in memory, and scanned at each call: whatever pruned them, the non-zeros
+   are those of this moment. Zeros get no gradient. A linear layer is a convolution of 1×1. */
+#include <stdlib.h>
+#include <string.h>
+#include "frame.h"
+
+enum {
+    T_BLOCKS, T_CHANNELS, T_HEIGHT, T_WIDTH, T_UNITS, T_OUT_H, T_OUT_W, T_KERNEL_H, T_KERNEL_W,
+    T_STRIDE_H, T_STRIDE_W, T_PAD_H, T_PAD_W, T_APART_H, T_APART_W, T_GROUPS, /* apart: dilation */
+};
+
+/* A non-zero: row and column are its place in the kernel, index that among the weights. */
+typedef struct {
+    int64_t unit, channel, row, column, index;
+    float weight;
+} Live;
+
+static Live *collect(const int64_t *n, const float *weight, int64_t *count)
+{
+    int64_t own = n[T_CHANNELS] / n[T_GROUPS], kernel = n[T_KERNEL_H] * n[T_KERNEL_W], found = 0;
+    int64_t weights = n[T_UNITS] * own * kernel;
+    for (int64_t i = 0; i < weights; i++) found += weight[i] != 0;
+    Live *live = malloc((size_t)(found + 1) * sizeof *live);
+    if (!live) return NULL;
+    *count = 0;
+    for (int64_t i = 0; i < weights; i++)
+        if (weight[i] != 0) {
+            int64_t unit = i / (own * kernel), group = unit / (n[T_UNITS] / n[T_GROUPS]);
+            live[(*count)++] = (Live){
+                .unit = unit, .channel = group * own + i / kernel % own, .index = i,
+                .row = i % kernel / n[T_KERNEL_W] * n[T_APART_H],
+                .column = i % n[T_KERNEL_W] * n[T_APART_W], .weight = weight[i]};
+        }
+    return live;
+}
+
+static int sums_new(Sums *sums, int64_t units, int64_t count)
+{
+    sums->units = units;
+    sums->taps = malloc((size_t)(count + 1) * sizeof(Entry));
+    sums->begin = calloc((size_t)units + 2, sizeof(int64_t));
+    return sums->taps && sums->begin ? DONE : NO_MEMORY;
+}
+
+static void sums_free(Sums *sums) { free(sums->taps), free(sums->begin); }
+
+/* ------------------------------------------------------------------ forward */
+
+static Frame input_frame(const int64_t *n)
+{
+    return (Frame){
+        .channels = n[T_CHANNELS], .height = n[T_HEIGHT], .width = n[T_WIDTH],
+        .pad_h = n[T_PAD_H], .pad_w = n[T_PAD_W], .step_h = n[T_STRIDE_H], .step_w = n[T_STRIDE_W],
+        .reach_h = (n[T_KERNEL_H] - 1) * n[T_APART_H] + 1,
+        .reach_w = (n[T_KERNEL_W] - 1) * n[T_APART_W] + 1,
+        .out_rows = n[T_OUT_H], .out_columns = n[T_OUT_W]};
+}
+
+/* The outputs from a frame of inputs; taps are in the order of the weights. */
+static int forward_sums(const int64_t *n, Frame *f, Sums *s, const Live *live, int64_t count)
+{
+    if (sums_new(s, n[T_UNITS], count)) return NO_MEMORY;
+    for (int64_t t = 0; t < count; t++) {
+        int64_t offset = asterism_frame_at(f, live[t].channel, live[t].row, live[t].column);
+        s->taps[t] = (Entry){(int32_t)offset, live[t].weight};
+        s->begin[live[t].unit + 1]++;
+        f->used[live[t].channel] = 1;
+    }
+    for (int64_t u = 0; u < n[T_UNITS]; u++) s->begin[u + 1] += s->begin[u];
+    s->columns = n[T_OUT_W], s->in_row = f->step_h * f->step_w * f->columns * LANES;
+    s->out_step = LANES, s->out_row = n[T_OUT_W] * LANES, s->out_unit = n[T_OUT_H] * s->out_row;
+    return DONE;
+}
+
+/* ------------------------------------------------------------------ backward, to the input
+
+   Input row q·stride + phase is read by the taps whose row fits that phase, from output rows near q.
+   So each phase of the stride is a convolution of its own over the gradient. */
+
+typedef struct {
+    Frame frame;
+    Sums *phases;
+    int64_t count;
+} Inverse;
+
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+static int64_t lowest(int64_t padding, int64_t reach, int64_t stride)
+{
+    return floor_div(padding - (reach - 1), stride);
+}
+
+static Frame gradient_frame(const int64_t *n)
+{
+    Frame in = input_frame(n);
+    int64_t low_h = lowest(in.pad_h, in.reach_h, in.step_h);
+    int64_t low_w = lowest(in.pad_w, in.reach_w, in.step_w);
+    return (Frame){
+        .channels = n[T_UNITS], .height = n[T_OUT_H], .width = n[T_OUT_W],
+        .pad_h = -low_h, .pad_w = -low_w, .step_h = 1, .step_w = 1,
+        .reach_h = (in.step_h - 1 + in.pad_h) / in.step_h - low_h + 1,
+        .reach_w = (in.step_w - 1 + in.pad_w) / in.step_w - low_w + 1,
+        .out_rows = (in.height + in.step_h - 1) / in.step_h,
+        .out_columns = (in.width + in.step_w - 1) / in.step_w};
+}
+
+/* Where in the gradient's frame a tap's output is for this phase of the input; −1 if nowhere. */
+static int64_t inverse_at(const Frame *f, const int64_t *n, const Live *tap, int64_t y, int64_t x)
+{
+    int64_t row = y + n[T_PAD_H] - tap->row, column = x + n[T_PAD_W] - tap->column;
+    if (row % n[T_STRIDE_H] || column % n[T_STRIDE_W]) return -1;
+    row = row / n[T_STRIDE_H] + f->pad_h, column = column / n[T_STRIDE_W] + f->pad_w;
+    return asterism_frame_at(f, tap->unit, row, column);
+}
+
+static void inverse_taps(Inverse *v, Sums *s, const int64_t *n, const Live *live, int64_t count,
+                         int64_t y, int64_t x)
+{
+    int64_t *next = s->begin + 1; /* filled, it becomes `begin` */
+    for (int64_t t = 0; t < count; t++)
+        if (inverse_at(&v->frame, n, &live[t], y, x) >= 0) next[live[t].channel + 1]++;
+    for (int64_t c = 1; c <= n[T_CHANNELS]; c++) next[c] += next[c - 1];
+    for (int64_t t = 0; t < count; t++) {
+        int64_t at = inverse_at(&v->frame, n, &live[t], y, x);
+        if (at < 0) continue;
+        s->taps[next[live[t].channel]++] = (Entry){(int32_t)at, live[t].weight};
+        v->frame.used[live[t].unit] = 1;
+    }
+}
+
+static int inverse_phase(Inverse *v, const int64_t *n, const Live *live, int64_t count, int64_t phase)
+{
+    int64_t y = phase / n[T_STRIDE_W], x = phase % n[T_STRIDE_W], row = n[T_WIDTH] * LANES;
+    Sums *s = &v->phases[phase];
+    if (sums_new(s, n[T_CHANNELS], count)) return NO_MEMORY;
+    inverse_taps(v, s, n, live, count, y, x);
+    s->rows = (n[T_HEIGHT] - y + n[T_STRIDE_H] - 1) / n[T_STRIDE_H];
+    s->columns = (n[T_WIDTH] - x + n[T_STRIDE_W] - 1) / n[T_STRIDE_W];
+    s->in_row = v->frame.columns * LANES;
+    s->out_step = n[T_STRIDE_W] * LANES, s->out_row = n[T_STRIDE_H] * row;
+    s->out_unit = n[T_HEIGHT] * row;
+    return DONE;
+}
+
+static int inverse_new(Inverse *v, const int64_t *n, const Live *live, int64_t count)
+{
+    int64_t phases = n[T_STRIDE_H] * n[T_STRIDE_W];
+    *v = (Inverse){.frame = gradient_frame(n), .phases = calloc((size_t)phases, sizeof(Sums))};
+    if (asterism_frame_new(&v->frame) || !v->phases) return NO_MEMORY;
+    for (; v->count < phases; v->count++)
+        if (inverse_phase(v, n, live, count, v->count)) return v->count++, NO_MEMORY;
+    return DONE;
+}
+
+static void inverse_free(Inverse *v)
+{
+    for (int64_t i = 0; i < v->count; i++) sums_free(&v->phases[i]);
+    free(v->phases);
+    asterism_frame_free(&v->frame);
+}
+
+/* ------------------------------------------------------------------ blocks, shared by threads */
+
+typedef struct {
+    const int64_t *n;
+    const Training *kernels;
+    Frame frame;
+    Sums sums;
+    Inverse inverse;
+    const float *bias, *in, *gradient;
+    float *out, *to_in;
+    double *totals; /* of each thread, those of the taps */
+    int64_t count, parts;
+    int status;
+} Conv;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static float *floats(int64_t count)
+{
+    return aligned_alloc(64, ((size_t)count * sizeof(float) + 127) / 64 * 64);
+}
+
+static void forward_block(const Conv *c, const float *in, float *out, float *memory)
+{
+    Sums s = c->sums;
+    for (int64_t y = 0; y < c->frame.out_rows; y += c->frame.band) {
+        s.rows = smaller(c->frame.band, c->frame.out_rows - y);
+        const float *from = asterism_frame_fill(&c->frame, in, y, memory);
+        c->kernels->sum_rows(&s, c->bias, from, out + y * s.out_row);
+    }
+}
+
+static void weights_block(const Conv *c, const float *in, const float *gradient, float *memory,
+                          float *sums, double *totals)
+{
+    Sums s = c->sums;
+    for (int64_t y = 0; y < c->frame.out_rows; y += c->frame.band) {
+        s.rows = smaller(c->frame.band, c->frame.out_rows - y);
+        const float *from = asterism_frame_fill(&c->frame, in, y, memory);
+        c->kernels->dot_rows(&s, from, gradient + y * s.out_row, sums);
+    }
+    c->kernels->fold_sums(sums, totals, c->count);
+}
+
+static void inverse_block(const Conv *c, const float *gradient, float *to_in, float *memory)
+{
+    const Frame *f = &c->inverse.frame;
+    const int64_t *n = c->n;
+    for (int64_t y = 0; y < f->out_rows; y += f->band) {
+        const float *from = asterism_frame_fill(f, gradient, y, memory);
+        for (int64_t i = 0; i < c->inverse.count; i++) {
+            Sums s = c->inverse.phases[i];
+            int64_t first = i / n[T_STRIDE_W] * n[T_WIDTH] + i % n[T_STRIDE_W];
+            s.rows = smaller(f->band, s.rows - y);
+            c->kernels->sum_rows(&s, NULL, from, to_in + first * LANES + y * s.out_row);
+        }
+    }
+}
+
+static void conv_part(void *of, int64_t part)
+{
+    Conv *c = of;
+    const int64_t *n = c->n;
+    int64_t in = n[T_CHANNELS] * n[T_HEIGHT] * n[T_WIDTH] * LANES;
+    int64_t out = n[T_UNITS] * n[T_OUT_H] * n[T_OUT_W] * LANES;
+    int64_t lanes = c->gradient ? c->count * c->kernels->width : 0;
+    int64_t framed = asterism_frame_floats(&c->frame);
+    if (c->to_in && asterism_frame_floats(&c->inverse.frame) > framed)
+        framed = asterism_frame_floats(&c->inverse.frame);
+    float *memory = floats(framed), *sums = floats(lanes);
+    if (!memory || !sums) {
+        c->status = NO_MEMORY;
+    } else {
+        memset(sums, 0, (size_t)lanes * sizeof(float));
+        int64_t last = n[T_BLOCKS] * (part + 1) / c->parts;
+        for (int64_t b = n[T_BLOCKS] * part / c->parts; b < last; b++) {
+            if (!c->gradient) {
+                forward_block(c, c->in + b * in, c->out + b * out, memory);
+                continue;
+            }
+            const float *gradient = c->gradient + b * out;
+            weights_block(c, c->in + b * in, gradient, memory, sums, c->totals + part * c->count);
+            if (c->to_in) inverse_block(c, gradient, c->to_in + b * in, memory);
+        }
+    }
+    free(memory), free(sums);
+}
+
+static int conv_new(Conv *c, const Live *live)
+{
+    c->frame = input_frame(c->n);
+    if (asterism_frame_new(&c->frame) || !live) return NO_MEMORY;
+    if (forward_sums(c->n, &c->frame, &c->sums, live, c->count)) return NO_MEMORY;
+    if (c->to_in && inverse_new(&c->inverse, c->n, live, c->count)) return NO_MEMORY;
+    return DONE;
+}
+
+static void conv_free(Conv *c)
+{
+    asterism_frame_free(&c->frame);
+    sums_free(&c->sums);
+    inverse_free(&c->inverse);
+}
+
+int asterism_conv_forward(int level, const int64_t *n, const float *weight, const float *bias,
+                          const float *in, float *out, int64_t threads)
+{
+    Conv c = {.n = n, .kernels = &asterism_kernels_of(level)->training, .bias = bias, .in = in,
+              .out = out, .parts = smaller(threads, n[T_BLOCKS])};
+    Live *live = collect(n, weight, &c.count);
+    c.status = conv_new(&c, live);
+    if (!c.status) asterism_share(conv_part, &c, c.parts);
+    conv_free(&c), free(live);
+    return c.status;
+}
+
+/* The gradients of the weights, which must hold zeros, and, unless that is NULL, of the input. */
+int asterism_conv_backward(int level, const int64_t *n, const float *weight, const float *in,
+                           const float *gradient, float *to_weight, float *to_in, int64_t threads)
+{
+    Conv c = {.n = n, .kernels = &asterism_kernels_of(level)->training, .in = in,
+              .gradient = gradient, .to_in = to_in, .parts = smaller(threads, n[T_BLOCKS])};
+    Live *live = collect(n, weight, &c.count);
+    c.status = conv_new(&c, live);
+    c.totals = calloc((size_t)(c.parts * c.count) + 1, sizeof(double));
+    if (!c.totals) c.status = NO_MEMORY;
+    if (!c.status) asterism_share(conv_part, &c, c.parts);
+    for (int64_t t = 0; t < c.count && !c.status; t++) {
+        double total = 0;
+        for (int64_t part = 0; part < c.parts; part++) total += c.totals[part * c.count + t];
+        to_weight[live[t].index] = (float)total;
+    }
+    conv_free(&c), free(live), free(c.totals);
+    return c.status;
+}
