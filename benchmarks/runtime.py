@@ -133,7 +133,7 @@ def arithmetic() -> Iterator[str]:
     torch.set_num_threads(1)
     a, b, out = (torch.rand(1024, 1024) for _ in range(3))  # so large that it is all arithmetic
     ratio = median_ratio(lambda: torch.mm(a, b, out=out), lambda: lenet5(x), rounds=60)
-    times = np.median([lenet5._profile(x, True) for _ in range(60)], axis=0)
+    times = np.median([lenet5._own.profile(x, True) for _ in range(60)], axis=0)
     parts, done, lines = times / times.sum(), 0.0, []
     for step, part in zip(lenet5.plans[True].steps, parts, strict=True):
         share = ""

@@ -29,7 +29,8 @@ from asterism.kernels import library
 assert asterism.__version__ == sys.argv[1]
 assert "site-packages" in asterism.__file__
 assert library.load() is not None, "the kernels were not built"
-for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js"):
+code = ("export/c/functions/layers.c", "export/web/functions.js", "export/web/page.html")
+for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js", *code):
     assert files("asterism").joinpath(name).is_file(), name
 net = asterism.runtime.load(sys.argv[2])
 assert net(numpy.zeros((2, *net.input_shape), "float32")).shape == (2, 10)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import asterism.kernels.library as library
+from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net, cost
 from asterism.runtime.layers.packing import shared_from
@@ -84,7 +85,11 @@ KERNELS = {
     "sparse": ["CONV_SPARSE"],
     "dense": ["CONV_DENSE"],
     "rows": ["ROWS_SPARSE", "ROWS_SHARED", "ROWS_SHIFT", "ROWS_PACK"],
-    "columns": ["COLUMNS_SPARSE", "COLUMNS_FAR", "COLUMNS_SHARED", "TURN"],
+    "columns": [
+        *("COLUMNS_SPARSE", "COLUMNS_FAR", "COLUMNS_FARTHEST", "COLUMNS_SHARED", "TURN"),
+    ],
+    "planes": ["PLANES_SPARSE", "PLANES_FAR"],
+    "quads": ["PLANES_DENSE"],
 }
 
 
@@ -121,8 +126,72 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
     if layer.weight.count_nonzero() and plans:
         taken = {choice.kernel for plan in plans for choice in plan.choices.values()}
         by_rows = net.level >= 1 and stride == (1, 1) and padding < extent and extent > 1
-        possible = {"rows": by_rows, "columns": not padding, "dense": groups == 1}.get(kernel, True)
+        possible = {
+            "rows": by_rows,
+            "columns": not padding,
+            "dense": groups == 1,
+            "planes": len(nodes) == 2,
+            "quads": len(nodes) == 2 and groups == 1,
+        }.get(kernel, True)
         assert kernel in taken or not possible
+
+
+class Branches(nn.Module):
+    """Convolutions one after the other, with sums of what they make, in any layout."""
+
+    def __init__(self, draw: st.DrawFn, inputs: int) -> None:
+        super().__init__()
+        self.first = self.conv(draw, inputs, 8, 1)
+        self.second = self.conv(draw, 8, 8, 1)
+        self.down = self.conv(draw, 8, 12, draw(st.integers(1, 3)))
+        self.side = nn.Conv2d(8, 12, 1, self.down.stride)
+        self.deep = nn.Conv2d(12, 12, 3, 1, draw(st.integers(0, 4)), groups=12)
+        self.relu, self.pool = draw(st.booleans()), nn.AdaptiveAvgPool2d(draw(st.integers(1, 2)))
+
+    def conv(self, draw: st.DrawFn, inputs: int, outputs: int, stride: int) -> nn.Conv2d:
+        """Its result is as large as that of a 1×1 convolution."""
+        extent = draw(st.sampled_from([1, 3, 5]))
+        return nn.Conv2d(inputs, outputs, extent, stride, extent // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).clamp(-1, 1)
+        x = self.second(x) + x
+        x = x.relu() if self.relu else x
+        x = (self.down(x) + self.side(x)).relu()
+        x = nn.functional.hardswish(self.deep(x))
+        return torch.cat([self.pool(x).flatten(1), x.flatten(1)], 1)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_convolutions_follow_each_other_and_add(data: st.DataObject) -> None:
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 99)))
+    inputs, size = draw(st.integers(1, 3)), (draw(st.integers(1, 20)), draw(st.integers(1, 40)))
+    model = Branches(draw, inputs).eval()
+    density = draw(DENSITIES)
+    for param in model.parameters():
+        if param.ndim > 1:
+            param.data = prune(param.data, density)
+    try:
+        model(torch.zeros(1, inputs, *size))
+    except RuntimeError:  # smaller than the kernel
+        assume(False)
+    x = torch.randn(draw(BATCHES.filter(bool)), inputs, *size)
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    with pytest.MonkeyPatch.context() as patch:
+        for constant in KERNELS[draw(st.sampled_from(["planes", "quads", "rows", "sparse"]))]:
+            found = getattr(cost, constant)
+            cheap = dict.fromkeys(found, -1e6) if isinstance(found, dict) else -1e6
+            patch.setattr(cost, constant, cheap)
+        made = Net(captured(model, inputs, size), weights)(x.numpy())
+    truth = model(x).detach().numpy()
+    np.testing.assert_allclose(made, truth, rtol=1e-4, atol=1e-5 * max(1, np.abs(truth).max()))
+
+
+def captured(model: nn.Module, inputs: int, size: tuple[int, int]) -> Graph:
+    with torch.no_grad():
+        return capture(model, torch.zeros(1, inputs, *size))
 
 
 @given(

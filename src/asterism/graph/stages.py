@@ -135,6 +135,7 @@ class FusedLayer(NamedTuple):
     place    of the first node
     inputs   the values whose memory it reads; `node.inputs` tell in which shape
     out      the value that it makes
+    added    the value that is added to its result, before any ReLU: none or one
     needed   marks the results that anything reads
     """
 
@@ -145,6 +146,7 @@ class FusedLayer(NamedTuple):
     weights: Given
     relu: bool = False
     pool: bool = False
+    added: tuple[int, ...] = ()
     needed: Mask | None = None
 
     @property
@@ -166,7 +168,8 @@ class FusedLayer(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.node.op}{' + relu' * self.relu}{' + max_pool' * self.pool}"
+        merged = " + add" * len(self.added) + " + relu" * self.relu + " + max_pool" * self.pool
+        return self.node.op + merged
 
 
 class Program(Protocol):
@@ -192,6 +195,12 @@ class Program(Protocol):
 
     def rows(self, value: int, layer: FusedLayer) -> Buffer:
         """A value, image by image."""
+
+    def channels(self, value: int, layer: FusedLayer) -> tuple[Buffer, tuple[int, int, int]]:
+        """An image by image value, with zeros between rows and channels, or none of them.
+
+        Numbers from a row to the next, from a channel to the next, and before the first channel.
+        """
 
     def out(self, layer: FusedLayer) -> Buffer:
         """Memory for a layer's result, image by image."""

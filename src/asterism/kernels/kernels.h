@@ -17,6 +17,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/fc.h"
 #include "layers/shared_loads.h"
 #include "layers/conv_columns.h"
+#include "layers/conv_planes.h"
 #include "layers/pooling_and_elementwise.h"
 #include "layers/attention.h"
 #include "layers/recurrent.h"
@@ -30,7 +31,8 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 const Kernels KERNELS = {
     .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
-    .conv_columns = conv_columns,
+    .conv_columns = conv_columns, .spread = spread, .conv_planes = conv_planes,
+    .dense_planes = dense_planes,
     .fc_sparse_one = fc_sparse_one, .fc_dense = fc_dense, .fc_sparse = fc_sparse,
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,

@@ -25,6 +25,7 @@ KERNELS = (
     *("FC_SPARSE_ROWS", "LSTM", "GRU"),
     *("COMBINE", "MEAN", "CONV_TAPS", "RESIZE"),
     *("EMBED", "MATMUL", "KEYS", "ATTEND"),
+    *("SPREAD", "CONV_PLANES", "DENSE_PLANES"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

@@ -52,6 +52,9 @@ enum Operation {
     MATMUL,
     KEYS,
     ATTEND,
+    SPREAD,
+    CONV_PLANES,
+    DENSE_PLANES,
 };
 
 typedef struct {
@@ -86,7 +89,7 @@ typedef struct {
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
         *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize,
-        *matmul, *keys, *attend;
+        *matmul, *keys, *attend, *spread, *conv_planes, *dense_planes;
     int (*finite)(const float *, int64_t);
     Training training;
 } Kernels;

@@ -46,7 +46,7 @@ class Builder:
         self.shapes, self.ends, self.many, self.lanes = shapes, ends, many, lanes
         self.readers: dict[int, list[FusedLayer]] = {}
         for layer in layers:
-            for value in layer.inputs:
+            for value in (*layer.inputs, *layer.added):
                 self.readers.setdefault(value, []).append(layer)
         self.steps: list[Planned] = []
         given, made = ends.sizes(shapes)

@@ -20,16 +20,33 @@ from asterism.runtime.layers.windows import CACHE, Window, parts
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
 PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.3, 0.8  # cycles for a number
+STRIDED_PACK = 3.3  # the same, where not all of a row is taken
 COLUMNS_SPARSE, COLUMNS_FAR = 0.95, 1.35  # cycles for a vector of products; from a farther cache
+COLUMNS_FARTHEST = {4: 2.7, 8: 2.7, 16: 1.35}  # from one that is farther still, by lanes
 COLUMNS_SHARED = {4: 0.9, 8: 0.9, 16: 0.4}  # of inputs loaded already, by lanes
-ROWS_SPARSE = {8: 1.3, 16: 1.25}  # cycles for sixteen products
+ROWS_SPARSE = {8: 1.4, 16: 1.25}  # cycles for sixteen products
 ROWS_SHARED = {8: 1.1, 16: 0.48}  # of inputs loaded already
 ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
+PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.85, 1.15, 0.55  # cycles for a vector of products
+PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a tile; a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 RECURRENT = 0.8  # cycles for one product of a recurrent layer
 MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
 PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
+
+
+class WholeChannels(NamedTuple):
+    """What a convolution over whole channels takes, each of them one long row.
+
+    length  numbers of a channel
+    spread  those to spread before that; a row counts as eight more
+    near    whether the inputs of a tile stay in the first-level cache
+    """
+
+    length: int
+    spread: int
+    near: bool
 
 
 class Choice(NamedTuple):
@@ -42,7 +59,7 @@ class Choice(NamedTuple):
 
     @property
     def sparse(self) -> bool:
-        return self.kernel != "dense"
+        return self.kernel not in ("dense", "quads")
 
 
 def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
@@ -82,9 +99,21 @@ def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
 
 
 def conv(
-    layer: FusedLayer, at: Window, rows: Window | None, turned: int | None, lanes: int
+    layer: FusedLayer,
+    at: Window,
+    rows: Window | None,
+    turned: int | None,
+    planes: WholeChannels | None,
+    lanes: int,
 ) -> Choice:
-    """`rows` is its window in whole rows, `turned` what columns would take; None: impossible."""
+    """The kernel of a convolution; of those that may be None, None is one that cannot run it.
+
+    at      its window strip by strip
+    rows    in whole rows
+    turned  numbers to turn if it is to run on columns
+    planes  what it takes to run on whole channels
+    lanes   floats in a vector
+    """
     weight = layer.weight
     outputs = live_outputs(layer)
     extent = by_place(weight).shape[1:]
@@ -95,7 +124,9 @@ def conv(
     padded[: len(outputs)] = live
     quads = 4 * int(padded.reshape(-1, 4, live.shape[1]).any(1).sum())
     vectors = at.units * max(1, 8 // lanes)
-    shared = CONV_PUT * len(outputs) * vectors + (FLAT_PACK if at.flat else PACK) * at.packed
+    strided = at.stride != (1, 1)
+    pack = STRIDED_PACK if strided else FLAT_PACK if at.flat else PACK
+    shared = CONV_PUT * len(outputs) * vectors + pack * at.packed
     costs = {"sparse": CONV_SPARSE * nonzeros * vectors + shared}
     if layer.node["groups"] == 1:
         costs["dense"] = CONV_DENSE * quads * vectors + shared
@@ -104,14 +135,26 @@ def conv(
         shifts = ROWS_SHIFT[lanes] * len(outputs) * (rows.halo + 2) * parts(layer, rows, lanes)
         loads = count_loads(layer, live.reshape(-1, *extent), 0)
         products = ROWS_SPARSE[lanes] * loads + ROWS_SHARED[lanes] * (nonzeros - loads)
-        costs["rows"] = sixteens * (products + shifts) + ROWS_PACK * rows.packed
+        costs["rows"] = (
+            sixteens * (products + shifts) + (STRIDED_PACK if strided else ROWS_PACK) * rows.packed
+        )
     if turned is not None:
         # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.
         tile = len(at.channels) * (extent[1] + 1) * (extent[2] + 7) * lanes * 4
         per_load = COLUMNS_SPARSE if tile < CACHE else COLUMNS_FAR
+        if 4 * BLOCK * len(at.channels) * at.size[0] * at.size[1] > NEAR:
+            per_load = COLUMNS_FARTHEST[lanes]
         loads = count_loads(layer, live.reshape(-1, *extent), 1)
         products = per_load * loads + COLUMNS_SHARED[lanes] * (nonzeros - loads)
         costs["columns"] = products * at.out[0] * at.out[1] / lanes + TURN * turned
+    if planes is not None:
+        vectors = -(-planes.length // lanes)
+        shared = len(outputs) * (PLANES_PUT * vectors + PLANES_TILE * -(-vectors // 12))
+        shared += SPREAD * planes.spread
+        per_load = PLANES_SPARSE if planes.near else PLANES_FAR
+        costs["planes"] = per_load * nonzeros * vectors + shared
+        if layer.node["groups"] == 1:
+            costs["quads"] = PLANES_DENSE * quads * vectors + shared
     return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
 
 

@@ -22,7 +22,9 @@ def explain(
         predicted = "" if choice is None else f"{1e6 * choice.seconds:.2f} µs"
         measured = ""
         if times is not None:
-            mine = sum(t for t, s in zip(times, plan.steps, strict=True) if s.layer is layer)
+            mine = sum(
+                t for t, s in zip(times, plan.steps, strict=True) if s.layer.place == layer.place
+            )
             measured = f"{1e6 * mine:.2f} µs"
         name = f"{layer.place} {layer.name}"
         lines.append(f"{name:28} {kind:7} {density:>8} {predicted:>10} {measured:>10}")

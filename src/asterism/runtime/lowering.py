@@ -6,7 +6,7 @@ Owns what is merged and what is dead. How a layer computes is the program's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -36,6 +36,8 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
         # Only a value that nobody else reads may vanish inside of the layer that makes it.
         maker = makers.get(node.inputs[0]) if uses[node.inputs[0]] == 1 else None
         merged = None if maker is None else _merge(layers[maker], node, layer, shapes)
+        if node.op == "add" and merged is None:
+            maker, merged = _with_sum(layers, makers, node, roots, uses, shapes)
         if maker is not None and merged is not None:
             # It keeps its place in the order, and now makes the later value.
             layers[maker], makers[out] = merged._replace(out=out), maker
@@ -59,6 +61,27 @@ def _merge(
 ) -> FusedLayer | None:
     """`before` with the layer of `node` after it, where its kernels can do both at once."""
     return OPERATIONS[before.node.op].absorb(before, node, layer.weights, shapes[before.out])
+
+
+def _with_sum(
+    layers: Sequence[FusedLayer],
+    makers: Mapping[int, int],
+    node: Node,
+    roots: Sequence[int],
+    uses: Mapping[int, int],
+    shapes: Sequence[Shape],
+) -> tuple[int | None, FusedLayer | None]:
+    """The convolution, and its place, that can add the other value of a sum to its own result."""
+    for value, other in (node.inputs, node.inputs[::-1]):
+        place, root = makers.get(value), roots[other]
+        if place is None or uses[value] > 1 or shapes[value] != shapes[other] or value == other:
+            continue
+        layer, made = layers[place], makers.get(root, -1)
+        plain = layer.node.op == "conv" and not (layer.relu or layer.pool or layer.added)
+        # The other has to be there when the convolution runs, and to be seen as it was made.
+        if plain and made < place and shapes[root] == shapes[other]:
+            return place, layer._replace(added=(root,))
+    return None, None
 
 
 def _mark_needed(
@@ -85,4 +108,6 @@ def _mark_needed(
             read = OPERATIONS[layer.node.op].read(living[-1], mine, shapes[seen])
             read = read.reshape(shapes[value])
             needed[value] = needed[value] | read if value in needed else read
+        for value in layer.added:
+            needed[value] = needed[value] | mine if value in needed else mine
     return living[::-1]

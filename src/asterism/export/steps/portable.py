@@ -17,6 +17,7 @@ from asterism.export.steps.weighted import convolution, linear, recurrent, tappe
 from asterism.graph.network import Graph
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.images.taps import Taps
+from asterism.graph.operations.operation import image
 from asterism.graph.operations.sequences.attention import Attention
 from asterism.graph.operations.sequences.recurrent import Recurrent
 from asterism.graph.shapes import infer
@@ -52,7 +53,7 @@ def portable(graph: Graph, weights: Sequence[Array], speed: bool = False) -> Por
 
 OWN = {"PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "CONV_TAPS", "KEYS"}
 OWN |= {"FC_SPARSE_ONE", "FC_SPARSE", "FC_SPARSE_ROWS", "FC_DENSE", "TO_COLUMNS", "FROM_COLUMNS"}
-OWN |= {"ATTEND", "LSTM", "GRU"}
+OWN |= {"ATTEND", "LSTM", "GRU", "SPREAD", "CONV_PLANES", "DENSE_PLANES"}
 
 
 def _refuse_unknown(layers: Sequence[FusedLayer]) -> None:
@@ -89,7 +90,11 @@ class Recorder:
     def layer(self, layer: FusedLayer) -> None:
         """All calls of a layer."""
         operation = OPERATIONS[layer.node.op]
-        if isinstance(operation, Attention):
+        if layer.added:
+            self.layer(layer._replace(added=(), relu=False))
+            made, other = self.values[layer.out], self.rows(layer.added[0], layer)
+            self.add("ADD", layer, made, made, other=other, activation=layer.fused)
+        elif isinstance(operation, Attention):
             sources = [self.rows(value, layer) for value in layer.inputs]
             shapes = [self.shapes[value] for value in layer.node.inputs]
             self.steps.append(attention(layer, sources, self.out(layer), shapes, operation))
@@ -123,6 +128,10 @@ class Recorder:
     def rows(self, value: int, layer: FusedLayer) -> Buffer:
         # A value that is not there is one that every weight which would read it has been pruned of.
         return self.values[value] if value in self.values else self._made(value)
+
+    def channels(self, value: int, layer: FusedLayer) -> tuple[Buffer, tuple[int, int, int]]:
+        _, height, width = image(self.seen(layer))
+        return self.rows(value, layer), (width, height * width, 0)
 
     def out(self, layer: FusedLayer) -> Buffer:
         return self._made(layer.out)

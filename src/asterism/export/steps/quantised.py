@@ -106,7 +106,8 @@ def quantised(graph: Graph, weights: Sequence[Array], examples: Array) -> Quanti
 
 
 def _refuse(graph: Graph, layers: Sequence[FusedLayer]) -> None:
-    others = dict.fromkeys(layer.node.op for layer in layers if layer.node.op not in KNOWN)
+    names = [name for layer in layers for name in (layer.node.op, *["add"] * len(layer.added))]
+    others = dict.fromkeys(name for name in names if name not in KNOWN)
     if others:
         raise InputError(
             f"--int8 knows {', '.join(KNOWN)}, and not {', '.join(others)}: export without it"

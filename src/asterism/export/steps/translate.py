@@ -19,7 +19,7 @@ from asterism.graph.encoding import zigzag
 Rule = Callable[..., list[Step]]
 PARAMETERS = {"leaky_relu": 1, "clamp": 2, "elu": 2, "power": 1, "scale_shift": 2}
 FAR = 1 << 40  # farther than any place
-LIBRARY = ("tanh", "exp", "log", "abs")  # names that C has for functions of one number
+LIBRARY = ("tanh", "exp", "log", "abs", "erf")  # names that C has for functions of one number
 
 
 def _activate(source: Buffer, out: Buffer, activation: str, a: float, b: float, **_: Any) -> Any:
@@ -91,12 +91,14 @@ def _plain(function: str, in_place: bool = False) -> Rule:
 
 
 def _pool(average: int) -> Rule:
+    """Channels, their size and that of the result, dilations; how they lie is told after that."""
+
     def rule(
         source: Buffer, out: Buffer, sizes: Sequence[int], data: Sequence[Any], **_: Any
     ) -> list[Step]:
         factor = Numbers(data[1] if average else None)
         tables = (integers(data[0]), factor)
-        return [Step("pool", (source,), out, sizes=(average, *sizes), tables=tables)]
+        return [Step("pool", (source,), out, sizes=(average, *sizes[:7]), tables=tables)]
 
     return rule
 

@@ -211,6 +211,7 @@ function combine(a, b, y, which, relu, axes, size, table) {
   const combined = [
     (v, w) => v + w, (v, w) => v * w, (v, w) => v - w, (v, w) => v / w,
     Math.max, Math.min, (v, w) => v < 0 ? v * w : v,
+    (v, w) => +(v === w), (v, w) => +(v > w), (v, w) => v ? w : 0,
   ][which];
   for (let k = 0; k < size; k++) {
     let rest = k, i = 0, j = 0;
@@ -375,3 +376,6 @@ const log_each = (x, y, n) => each(x, y, n, Math.log);
 
 /* ---- abs_each */
 const abs_each = (x, y, n) => each(x, y, n, Math.abs);
+
+/* ---- erf_each */
+const erf_each = (x, y, n) => each(x, y, n, v => erf(v));

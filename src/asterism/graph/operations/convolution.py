@@ -38,7 +38,10 @@ class Conv(Operation):
     )
     weights = 2
     captures = tuple(f"aten.conv{n}d.{form}" for n in (1, 2) for form in ("default", "padding"))
-    kernels = ("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS")
+    kernels = (
+        *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS"),
+        *("SPREAD", "CONV_PLANES", "DENSE_PLANES"),
+    )
     examples = (
         Example((3, 9, 11), {"padding_h": 1, "stride_w": 2}, ((4, 3, 3, 2), (4,))),
         Example((4, 9, 11), {"groups": 2, "dilation_h": 2}, ((6, 2, 3, 3), None)),
@@ -121,9 +124,9 @@ class Conv(Operation):
     def absorb(
         self, layer: FusedLayer, node: NodeLike, given: Given, shape: Shape
     ) -> FusedLayer | None:
-        if node.op == "batch_norm" and not layer.relu and not layer.pool:
+        if node.op == "batch_norm" and not layer.relu and not layer.pool and not layer.added:
             return folded(layer, node, given)
-        if halves(node) and not layer.pool:
+        if halves(node) and not layer.pool and not layer.added:
             window, size = by_place(layer.weight).shape[2:], shape[1:]
             fits = len(size) == 2 and min(size) > 1 and window != (1, 1)
             return layer._replace(pool=True) if fits else None

@@ -69,8 +69,10 @@ class Pooling(Operation):
         _, *out = image(program.shapes[layer.out])
         found = self.windows(layer.node, (size[0], size[1]), (out[0], out[1]))
         data = (np.concatenate([found.rows.ravel(), found.columns.ravel()]), found.factor)
-        source = program.rows(layer.inputs[0], layer)
-        sizes = [channels, *size, *out, *found.dilation]
+        source, lies = program.channels(layer.inputs[0], layer)
+        bounds = [[0, size[0]]], [[0, size[1]]]
+        whole = (found.rows.tolist(), found.columns.tolist()) == bounds and found.dilation == (1, 1)
+        sizes = [channels, *size, *out, *found.dilation, *lies, whole]
         program.add(self.kernels[0], layer, source, program.out(layer), sizes=sizes, data=data)
 
 

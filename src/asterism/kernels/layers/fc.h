@@ -89,17 +89,18 @@ INLINE void turn8(float *out, int64_t out_stride, const float *in, int64_t strid
 #undef PAIRS
 }
 
-/* The live features of a block of images, each as 32 numbers side by side. */
+/* The live features of a block of images, each as 32 numbers side by side: of as many as there are, with
+   zeros up to a whole vector. */
 static void to_columns(const Step *s, const float *in, const float *other, float *out,
                        int64_t images)
 {
     const int32_t *live = s->data[0];
-    int64_t count = s->size[0], stride = s->in.stride;
+    int64_t count = s->size[0], stride = s->in.stride, all = (images + WIDTH - 1) / WIDTH * WIDTH;
     (void)other;
     for (int64_t k = 0; k < count;) {
         /* Eight features side by side, and all of them live, are turned in registers. */
         int64_t together = k + 8 <= count && live[k + 7] == live[k] + 7 ? 8 : 1;
-        for (int64_t i = 0; i < BLOCK; i += 8) {
+        for (int64_t i = 0; i < all; i += 8) {
             const float *from = in + i * stride + live[k];
             if (together == 8 && i + 8 <= images)
                 turn8(out + k * BLOCK + i, BLOCK, from, stride);
@@ -158,8 +159,13 @@ INLINE void fc_columns(const Step *s, const float *in, float *out, const int vec
 static void fc_sparse(const Step *s, const float *in, const float *other, float *out,
                       int64_t images)
 {
-    (void)other, (void)images;
-    fc_columns(s, in, out, VECTORS);
+    (void)other;
+    if (images <= WIDTH)
+        fc_columns(s, in, out, 1);
+    else if (images <= 2 * WIDTH)
+        fc_columns(s, in, out, 2);
+    else
+        fc_columns(s, in, out, VECTORS);
 }
 
 /* Panels of 16 outputs, all inputs of a panel side by side; several images and panels at once, or

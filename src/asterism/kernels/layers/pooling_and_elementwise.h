@@ -1,6 +1,25 @@
 /* Pooling and elementwise layers. */
 
-enum { O_CHANNELS, O_HEIGHT, O_WIDTH, O_OUT_H, O_OUT_W, O_DILATION_H, O_DILATION_W };
+enum {
+    O_CHANNELS, O_HEIGHT, O_WIDTH, O_OUT_H, O_OUT_W, O_DILATION_H, O_DILATION_W,
+    O_PITCH, O_PLANE, O_MARGIN, /* how the input lies: as in conv_planes.h */
+    O_WHOLE,                    /* whether a window is the whole image */
+};
+
+/* Numbers side by side. */
+INLINE float sum_of_all(const float *in, int64_t count)
+{
+    Vec8 sum[4] = {{0}};
+    int64_t i = 0;
+    for (; i + 32 <= count; i += 32)
+        UNROLL for (int v = 0; v < 4; v++) sum[v] += *(const Vec8 *)(in + i + v * 8);
+    Vec8 all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (; i + 8 <= count; i += 8) all += *(const Vec8 *)(in + i);
+    float result = 0;
+    for (int lane = 0; lane < 8; lane++) result += all[lane];
+    for (; i < count; i++) result += in[i];
+    return result;
+}
 
 /* data[0]: for each output row, its first input row and the one after its last; then columns.
    data[1]: what the sum of a window is multiplied by. */
@@ -8,14 +27,20 @@ INLINE void pool(const Step *s, const float *in, float *out, const int average)
 {
     const int64_t *n = s->size;
     const int32_t *rows = s->data[0], *columns = rows + 2 * n[O_OUT_H];
-    for (int64_t c = 0; c < n[O_CHANNELS]; c++, in += n[O_HEIGHT] * n[O_WIDTH]) {
+    int64_t pitch = n[O_PITCH];
+    in += n[O_MARGIN];
+    for (int64_t c = 0; c < n[O_CHANNELS]; c++, in += n[O_PLANE]) {
         const float *factor = s->data[1];
+        if (average && n[O_WHOLE]) { /* what is between rows are zeros */
+            *out++ = sum_of_all(in, (n[O_HEIGHT] - 1) * pitch + n[O_WIDTH]) * *factor;
+            continue;
+        }
         for (int64_t y = 0; y < n[O_OUT_H]; y++)
             for (int64_t x = 0; x < n[O_OUT_W]; x++) {
                 float result = average ? 0 : -__builtin_inff();
                 for (int64_t i = rows[2 * y]; i < rows[2 * y + 1]; i += n[O_DILATION_H])
                     for (int64_t j = columns[2 * x]; j < columns[2 * x + 1]; j += n[O_DILATION_W]) {
-                        float value = in[i * n[O_WIDTH] + j];
+                        float value = in[i * pitch + j];
                         if (average)
                             result += value;
                         else

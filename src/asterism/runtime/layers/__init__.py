@@ -1,7 +1,9 @@
 """How convolutions, recurrent and sparse layers are laid out for their kernels.
 
-convolutions  the steps of convolutions
-recurrence    the steps of recurrent layers, and of linear ones over rows
-windows       how a convolution reads its packed input
-packing       weights in the order in which the kernels read them
+convolutions    the steps of convolutions
+whole_channels  those of convolutions over whole channels
+planes          channels with zeros between their rows, and weights for them
+recurrence      the steps of recurrent layers, and of linear ones over rows
+windows         how a convolution reads its packed input
+packing         weights in the order in which the kernels read them
 """

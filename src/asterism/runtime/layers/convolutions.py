@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +12,15 @@ import asterism.runtime.layers.packing as packing
 import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Builder, Ends
+from asterism.runtime.building import Ends
 from asterism.runtime.layers.packing import BLOCK
+from asterism.runtime.layers.whole_channels import WholeChannelSteps
 from asterism.runtime.layers.windows import Window
 from asterism.runtime.steps import Buffer
 
 
-class Convolutions(Builder):
-    """Strip by strip, by whole rows, or by columns, as `cost` says."""
+class Convolutions(WholeChannelSteps):
+    """Strip by strip, by whole rows or channels, or by columns, as `cost` says."""
 
     def __init__(
         self,
@@ -30,6 +32,10 @@ class Convolutions(Builder):
     ) -> None:
         super().__init__(layers, shapes, ends, many, lanes)
         self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
+        for layer in reversed(layers):
+            possible = layer.node.op == "conv" and self.whole_channels(layer) is not None
+            if possible and self.choose(layer)[0].kernel in ("planes", "quads"):
+                self.want(layer)
 
     def choose(self, layer: FusedLayer) -> tuple[cost.Choice, Window]:
         """A convolution's kernel, and how it reads its input."""
@@ -38,12 +44,27 @@ class Convolutions(Builder):
         rows = None
         if self.lanes in windows.SUMS:
             rows = windows.by_rows(windows.window(layer, *shapes, by_rows=True), self.lanes)
-        choice = cost.conv(layer, at, rows, self.turned(layer), self.lanes)
+        planes = self.whole_channels(layer)
+        if layer.inputs[0] in self.packed:  # for the kernel by rows, which it is to be
+            planes = None
+        choice = cost.conv(layer, at, rows, self.turned(layer), planes, self.lanes)
         return choice, rows if rows is not None and choice.kernel == "rows" else at
 
     def conv(self, layer: FusedLayer) -> None:
         choice, at = self.choose(layer)
         self.choices[layer.place] = choice
+        if choice.kernel in ("planes", "quads"):
+            self.conv_planes(layer, dense=choice.kernel == "quads")
+        elif not layer.added:
+            self.conv_packed(layer, choice, at)
+        else:
+            self.conv_packed(layer._replace(added=(), relu=False), choice, at)
+            source, other = self.rows(layer.out, layer), self.rows(layer.added[0], layer)
+            step: dict[str, Any] = {"other": other, "activation": layer.fused}
+            self.add("ADD", layer, source, source, **step, sizes=[source.size])
+
+    def conv_packed(self, layer: FusedLayer, choice: cost.Choice, at: Window) -> None:
+        """By one of the kernels for which inputs are packed."""
         if choice.kernel == "columns":
             self.conv_columns(layer)
             return
@@ -78,13 +99,17 @@ class Convolutions(Builder):
         """Numbers to turn into columns and back for a convolution on them; None if it cannot."""
         if (
             not self.many
+            or layer.added
             or layer.node.pair("padding") != (0, 0)
             or layer.node.pair("stride")[1] > 2
         ):
             return None
         there = 0 if layer.inputs[0] in self.columns else self.size(layer.inputs[0])
         readers = self.readers.get(layer.out, [])
-        stays = readers and all(reader.node.op in ("linear", "conv") for reader in readers)
+        stays = readers and all(
+            reader.node.op in ("linear", "conv") and layer.out not in reader.added
+            for reader in readers
+        )
         return there + (0 if stays else self.size(layer.out))
 
     def conv_columns(self, layer: FusedLayer) -> None:
@@ -143,11 +168,17 @@ class Convolutions(Builder):
 
     def packed_after(self, layer: FusedLayer, at: Window) -> Window | None:
         """The window of the layer that reads this one's result, if the result may lie as packed."""
+        if self.makers[layer.out].added:  # which a step after this one does
+            return None
         readers = self.readers.get(layer.out, [])
         if layer.pool or at.strips > 1 or layer.out in self.ends.results or len(readers) != 1:
             return None
         reader = readers[0]
-        if reader.node.op != "conv" or self.seen(reader) != self.shapes[layer.out]:
+        if (
+            reader.node.op != "conv"
+            or layer.out in reader.added
+            or self.seen(reader) != self.shapes[layer.out]
+        ):
             return None
         choice, after = self.choose(reader)
         same = choice.kernel == "rows" and after.strips == 1 and after.line == at.line

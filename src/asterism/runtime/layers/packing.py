@@ -83,7 +83,7 @@ def conv_sparse(layer: FusedLayer, at: Window) -> Data:
     order = np.argsort(counts, kind="stable")
     entries = np.empty(int(counts.sum()), ENTRY)
     entries["offset"], entries["weight"] = offsets[order][live[order]], weight[order][live[order]]
-    return entries, _starts(counts[order]), _i32(outputs[order]), layer.bias[outputs[order]]
+    return entries, starts_of(counts[order]), _i32(outputs[order]), layer.bias[outputs[order]]
 
 
 def conv_rows(layer: FusedLayer, at: Window, parts: int) -> Data:
@@ -104,7 +104,7 @@ def conv_rows(layer: FusedLayer, at: Window, parts: int) -> Data:
     entries = np.empty(len(row), ENTRY)
     entries["offset"], entries["weight"] = offsets[places], weight[places]
     entries = entries[_share(layer, entries["offset"], weight[order], group, 0, at.line)]
-    starts = _starts(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
+    starts = starts_of(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
     return entries, starts, _i32(outputs[order]), layer.bias[outputs[order]]
 
 
@@ -158,26 +158,40 @@ def conv_columns(layer: FusedLayer, slots: Indices) -> Data:
     entries["weight"] = weight[order[row], channel, y, x]
     pitch = layer.node.pair("stride")[1] * BLOCK
     entries = entries[_share(layer, entries["offset"], weight[order], row, 1, pitch)]
-    return entries, _starts(np.bincount(row, minlength=len(order))), _i32(order), layer.bias[order]
+    return (
+        entries,
+        starts_of(np.bincount(row, minlength=len(order))),
+        _i32(order),
+        layer.bias[order],
+    )
 
 
 def conv_dense(layer: FusedLayer, at: Window) -> Data:
     """As `conv_sparse`, for four channels at a time and with every entry that one of them has."""
     outputs, weight, offsets = _offsets(layer, at)
-    # Four outputs are one entry's; where their number is no multiple of four, −1 marks the rest.
+    channels, biases, columns = quads_of(weight, outputs, layer.bias)
+    live = (columns != 0).any(2)
+    entries = np.empty(int(live.sum()), DENSE_ENTRY)
+    entries["offset"] = np.broadcast_to(offsets[0].reshape(-1), live.shape)[live]
+    entries["weight"] = columns[live]
+    return entries, starts_of(live.sum(1)), channels, biases
+
+
+def quads_of(
+    weight: Array, outputs: npt.NDArray[np.intp], bias: Array
+) -> tuple[Indices, Array, Array]:
+    """Four outputs for each entry: their channels, biases, and weights (quads, places, 4).
+
+    Where their number is no multiple of four, channels of −1 mark the rest.
+    """
     quads = -(-len(outputs) // 4)
     padded = np.zeros((quads * 4, weight[0].size), np.float32)
     padded[: len(outputs)] = weight.reshape(len(outputs), -1)
     channels = np.full(quads * 4, -1, np.int32)
     channels[: len(outputs)] = outputs
     biases = np.zeros(quads * 4, np.float32)
-    biases[: len(outputs)] = layer.bias[outputs]
-    columns = padded.reshape(quads, 4, -1).transpose(0, 2, 1)
-    live = (columns != 0).any(2)
-    entries = np.empty(int(live.sum()), DENSE_ENTRY)
-    entries["offset"] = np.broadcast_to(offsets[0].reshape(-1), live.shape)[live]
-    entries["weight"] = columns[live]
-    return entries, _starts(live.sum(1)), channels, biases
+    biases[: len(outputs)] = bias[outputs]
+    return channels, biases, padded.reshape(quads, 4, -1).transpose(0, 2, 1)
 
 
 def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
@@ -190,7 +204,7 @@ def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
     entries = np.empty(len(row), ENTRY)
     entries["offset"], entries["weight"] = slots[column] * BLOCK, weight[order[row], column]
     counts = np.bincount(row, minlength=len(rows))
-    return entries, _starts(counts), _i32(rows[order]), layer.bias[rows[order]]
+    return entries, starts_of(counts), _i32(rows[order]), layer.bias[rows[order]]
 
 
 def fc_sparse_one(layer: FusedLayer) -> Data:
@@ -214,8 +228,8 @@ def _sell(weight: Array) -> tuple[Array, Indices, Indices]:
     # Of each non-zero: its row and its input, and how many of the row are before it.
     row, place = np.nonzero(weight)
     counts = np.bincount(row, minlength=slices * 8)
-    starts = _starts(counts.reshape(slices, 8).max(1, initial=0))
-    position = np.arange(len(row)) - _starts(counts)[row]
+    starts = starts_of(counts.reshape(slices, 8).max(1, initial=0))
+    position = np.arange(len(row)) - starts_of(counts)[row]
     flat = (starts[row // 8] + position) * 8 + row % 8
     weights = np.zeros(int(starts[-1]) * 8, np.float32)
     places = np.zeros(int(starts[-1]) * 8, np.int32)
@@ -273,7 +287,8 @@ def _rows(layer: FusedLayer) -> npt.NDArray[np.intp]:
     return np.flatnonzero(layer.needed)
 
 
-def _starts(counts: npt.NDArray[np.generic]) -> Indices:
+def starts_of(counts: npt.NDArray[np.generic]) -> Indices:
+    """Where each of several lists begins that lie one after the other, and where the last ends."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 

@@ -120,3 +120,9 @@ static void abs_each(const float *x, float *y, int32_t n)
 {
     for (; n > 0; n--, x++) *y++ = fabsf(*x);
 }
+
+/* ---- erf_each */
+static void erf_each(const float *x, float *y, int32_t n)
+{
+    for (; n > 0; n--, x++) *y++ = erff(*x);
+}

@@ -84,7 +84,10 @@ static float combined(int32_t which, float a, float b)
     case 3: return a / b;
     case 4: return a > b ? a : b;
     case 5: return a < b ? a : b;
-    default: return a < 0 ? a * b : a;
+    case 6: return a < 0 ? a * b : a;
+    case 7: return a == b;
+    case 8: return a > b;
+    default: return a != 0 ? b : 0;
     }
 }
 

@@ -1,0 +1,220 @@
+"""The steps of convolutions over whole channels, whose results lie as the next one reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import asterism.runtime.layers.planes as layouts
+from asterism.graph.operations import OPERATIONS
+from asterism.graph.operations.convolution import by_place
+from asterism.graph.operations.operation import image
+from asterism.graph.stages import FusedLayer, Shape
+from asterism.runtime.building import Builder, Ends
+from asterism.runtime.cost import WholeChannels
+from asterism.runtime.layers.planes import Planes, Sorted
+from asterism.runtime.layers.windows import CACHE, MAX_PACKED
+from asterism.runtime.steps import SCRATCH, SLACK, Buffer
+
+NEAR = 2**15  # bytes of a first-level cache
+TILE = 12  # vectors
+
+
+class Wanted:
+    """How the layers that read a value would have it: the pitch of its rows, and rows of zeros."""
+
+    def __init__(self, pitch: int, gap: int) -> None:
+        self.pitch, self.gap = pitch, gap
+
+
+class WholeChannelSteps(Builder):
+    """Values as planes, and the convolutions that read and make them."""
+
+    def __init__(
+        self,
+        layers: Sequence[FusedLayer],
+        shapes: Sequence[Shape],
+        ends: Ends,
+        many: bool,
+        lanes: int,
+    ) -> None:
+        super().__init__(layers, shapes, ends, many, lanes)
+        self.planes: dict[int, tuple[Buffer, Planes]] = {}
+        self.wanted: dict[int, Wanted] = {}
+        self.makers = {layer.out: layer for layer in layers}
+
+    # ------------------------------------------------------------------ who wants what
+
+    def want(self, layer: FusedLayer) -> None:
+        """Notes what a convolution over whole channels asks of the values that it reads."""
+        ours = self.wish(layer.out)
+        for value in (*layer.inputs, *layer.added):
+            theirs = self.wanted.setdefault(value, self.wish(value))
+            if value in layer.added or layer.node.pair("stride") == (1, 1):
+                theirs.pitch = max(theirs.pitch, ours.pitch)
+        if layer.node.pair("stride") == (1, 1):
+            (above, beside), theirs = layer.node.pair("padding"), self.wanted[layer.inputs[0]]
+            width = image(self.seen(layer))[2]
+            theirs.pitch, theirs.gap = max(theirs.pitch, width + beside), max(theirs.gap, above)
+
+    def wish(self, value: int) -> Wanted:
+        return self.wanted.get(value) or Wanted(self.shapes[value][-1], 0)
+
+    def whole_channels(self, layer: FusedLayer) -> WholeChannels | None:
+        """What it would take to convolve whole channels; None if it cannot be done so."""
+        if layer.pool or self.seen(layer) != self.shapes[layer.inputs[0]]:
+            return None
+        channels, height, width = image(self.seen(layer))
+        _, *out = image(self.own(layer))
+        (above, beside), stride = layer.node.pair("padding"), layer.node.pair("stride")
+        pitch = self.wish(layer.out).pitch
+        if stride == (1, 1):
+            pitch = max(pitch, width + beside)
+            size = (channels + 1) * (height + above + 1) * pitch
+            rows = 0 if self.is_planes(layer.inputs[0]) else channels * (height + above)
+        else:
+            at = layouts.sorted_input(layer, (out[0], out[1]), pitch)
+            pitch, size, rows = at.pitch, at.total, len(at.planes) * at.rows
+        if max(size, (self.shapes[layer.out][0] + 1) * (out[0] + 1) * pitch) > MAX_PACKED:
+            return None
+        reach = (by_place(layer.weight).shape[2] - 1) * layer.node.pair("dilation")[0] * pitch
+        tile = channels // layer.node["groups"] * (TILE * self.lanes + reach)
+        length = (out[0] - 1) * pitch + out[1]
+        return WholeChannels(length, rows * (pitch + 8), near=4 * tile < NEAR)
+
+    def is_planes(self, value: int) -> bool:
+        """Whether a value is in planes, or will be, as far as one can tell."""
+        maker = self.makers.get(value)
+        return value in self.planes or (
+            maker is not None and maker.node.op == "conv" and not maker.pool
+        )
+
+    # ------------------------------------------------------------------ values in planes
+
+    def rows(self, value: int, layer: FusedLayer) -> Buffer:
+        if value not in self.values and value in self.planes:
+            source, at = self.planes[value]
+            self.values[value] = self.memory(value)
+            self.spread(layer, source, at, at._replace(pitch=at.size[1], gap=0), self.values[value])
+        return super().rows(value, layer)
+
+    def channels(self, value: int, layer: FusedLayer) -> tuple[Buffer, tuple[int, int, int]]:
+        """A value as planes, as it lies: pitch, plane and margin."""
+        only_planes = value not in self.values and value in self.planes
+        if only_planes and self.shapes[value] == self.seen(layer):
+            source, at = self.planes[value]
+            return source, (at.pitch, at.plane, at.margin)
+        _, height, width = image(self.seen(layer))
+        return self.rows(value, layer), (width, height * width, 0)
+
+    def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
+        value = layer.inputs[0]
+        keeps_zeros = value in self.planes and value not in self.columns and _keeps_zeros(layer)
+        if not keeps_zeros or layer.out in self.ends.results:
+            return super().in_and_out(layer)
+        source, at = self.planes[value]
+        self.planes[layer.out] = Buffer(at.total), at
+        return source, self.planes[layer.out][0]
+
+    def in_planes(self, value: int, layer: FusedLayer, least: Planes) -> tuple[Buffer, Planes]:
+        """A value in planes with at least these zeros, and rows at least as long."""
+        if value in self.planes:
+            found = self.planes[value][1]
+            if found.pitch >= least.pitch and found.gap >= least.gap:
+                return self.planes[value]
+        if least.plain:
+            return self.rows(value, layer), least
+        buffer = Buffer(least.total)
+        source, at = self.planes.get(value, (None, least._replace(pitch=least.size[1], gap=0)))
+        self.spread(layer, source or self.rows(value, layer), at, least, buffer)
+        self.planes[value] = buffer, least
+        return buffer, least
+
+    def spread(
+        self, layer: FusedLayer, source: Buffer, at: Planes, wanted: Planes | Sorted, out: Buffer
+    ) -> None:
+        """Copies planes to where they lie with other zeros, or sorted by a stride."""
+        if isinstance(wanted, Planes):
+            table = np.zeros((at.channels, 3), np.int32)
+            table[:, 0] = np.arange(at.channels)
+            stride, padding, margin = (1, 1), (0, 0), wanted.margin
+            rows = wanted.size[0] + wanted.gap
+        else:
+            table, rows, margin = wanted.planes, wanted.rows, 0
+            stride, padding = layer.node.pair("stride"), layer.node.pair("padding")
+        ends = [each.size + SLACK * (each.space == SCRATCH) for each in (source, out)]
+        sizes = [len(table), *at.size, at.pitch, *stride, *padding, rows, wanted.pitch]
+        data = (layouts.spread_from(at, table),)
+        self.add("SPREAD", layer, source, out, sizes=[*sizes, margin, *ends], data=data)
+
+    # ------------------------------------------------------------------ the convolution
+
+    def conv_planes(self, layer: FusedLayer, dense: bool) -> None:
+        source, at = self.plane_input(layer)
+        weights = layouts.dense_weights if dense else layouts.sparse_weights
+        data = weights(layer, at)
+        channels, height, width = image(self.shapes[layer.out])
+        gap = self.wish(layer.out).gap
+        made = Planes(channels, (height, width), at.pitch, gap)
+        other, added = self.plane_added(layer, made)
+        out = self.plane_output(layer, made)
+        sizes = [len(data[1]) - 1, (height - 1) * at.pitch + width, self.tile(layer, at)]
+        sizes += [*made.size, made.pitch, made.gap, made.plane, made.margin, *added]
+        kernel, fused = "DENSE_PLANES" if dense else "CONV_PLANES", layer.fused
+        self.add(kernel, layer, source, out, other=other, sizes=sizes, data=data, activation=fused)
+
+    def plane_input(self, layer: FusedLayer) -> tuple[Buffer, Planes | Sorted]:
+        """The input of a convolution, in rows as long as its result's should be."""
+        value, pitch = layer.inputs[0], self.wish(layer.out).pitch
+        channels, height, width = image(self.seen(layer))
+        (above, beside), stride = layer.node.pair("padding"), layer.node.pair("stride")
+        if stride == (1, 1):
+            wish = self.wish(value)
+            pitch = max(pitch, wish.pitch, width + beside)
+            least = Planes(channels, (height, width), pitch, max(above, wish.gap))
+            return self.in_planes(value, layer, least)
+        for other in layer.added:
+            if other in self.planes:
+                pitch = max(pitch, self.planes[other][1].pitch)
+        _, *out = image(self.own(layer))
+        at = layouts.sorted_input(layer, (out[0], out[1]), pitch)
+        plain = Planes(channels, (height, width), width)
+        source, lies = self.planes.get(value) or (self.rows(value, layer), plain)
+        buffer = Buffer(max(at.total, 1))
+        self.spread(layer, source, lies, at, buffer)
+        return buffer, at
+
+    def plane_added(self, layer: FusedLayer, made: Planes) -> tuple[Buffer | None, list[int]]:
+        """What is added to the result, in rows as long: where it is, and how it lies."""
+        if not layer.added:
+            return None, [0, 0, 0]
+        value = layer.added[0]
+        source, at = self.in_planes(value, layer, made._replace(gap=0))
+        if at.pitch != made.pitch:  # some other layer wanted it longer
+            buffer, wanted = Buffer(made.total), made._replace(gap=0)
+            self.spread(layer, source, at, wanted, buffer)
+            source, at = buffer, wanted
+        return source, [1, at.plane, at.margin]
+
+    def plane_output(self, layer: FusedLayer, made: Planes) -> Buffer:
+        if made.plain and layer.out not in self.ends.results:
+            return self.out(layer)
+        buffer = Buffer(made.total)
+        self.planes[layer.out] = buffer, made
+        return buffer
+
+    def tile(self, layer: FusedLayer, at: Planes | Sorted) -> int:
+        """Vectors of a result whose inputs stay in the first-level cache; three at least."""
+        planes = at.channels if isinstance(at, Planes) else len(at.planes)
+        reach = (by_place(layer.weight).shape[2] - 1) * layer.node.pair("dilation")[0] * at.pitch
+        numbers = CACHE // (4 * max(1, planes // layer.node["groups"]))
+        return max(3, int(numbers - reach) // self.lanes)
+
+
+def _keeps_zeros(layer: FusedLayer) -> bool:
+    """Whether a layer that treats each number alike makes zeros of zeros."""
+    nothing = np.zeros((1, 1), np.float32)
+    with np.errstate(all="ignore"):  # a damaged network may have any settings
+        made = OPERATIONS[layer.node.op].numpy(layer.node, [nothing], layer.weights, (1,))
+    return made.shape == nothing.shape and not made.any()
