@@ -18,7 +18,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from asterism.errors import InputError
+
 LANES = 16  # images side by side, as in kernels/program.h
+MOST = 2**29  # floats in a block, which the kernels count by 32 bits
 Pair = tuple[int, int]
 
 
@@ -107,6 +110,8 @@ class _Convolution(Function):
         sizes = [blocks, channels, height, width, units, *out, kernel_h, kernel_w]
         sizes += [*geometry.stride, *geometry.padding, *geometry.dilation, geometry.groups]
         made = value.new_empty(blocks, units, *out, LANES)
+        if max(value[0].numel(), made[0].numel()) > MOST:
+            raise InputError("a layer with this many values for an image cannot be trained live")
         kernels.run("conv_forward", sizes, weight, bias, value, made)
         ctx.save_for_backward(value, weight)
         ctx.call = sizes, kernels
