@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from asterism.experiments.networks import resnet8, resnet20
 from asterism.export import dense_engines as engines
 from asterism.graph.capture import capture
 from asterism.runtime import Net
@@ -24,32 +25,6 @@ class Case(NamedTuple):
     shape: tuple[int, ...]
     least: dict[float, float]
     batches: tuple[int, ...] = (1, 16)
-
-
-class Residual(nn.Module):
-    """Two 3×3 convolutions and a shortcut, by 1×1 where the size changes."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            *(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)),
-            *(nn.ReLU(), nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)),
-            nn.BatchNorm2d(outputs),
-        )
-        shortcut = nn.Conv2d(inputs, outputs, 1, stride) if stride > 1 else nn.Identity()
-        self.shortcut = shortcut
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.body(x) + self.shortcut(x))
-
-
-def resnet(blocks: int) -> nn.Module:
-    """ResNet-8 with one block in each of three stages, ResNet-20 with three."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1), nn.BatchNorm2d(16), nn.ReLU()]
-    for before, width in ((16, 16), (16, 32), (32, 64)):
-        layers.append(Residual(before, width, width // before))
-        layers += [Residual(width, width, 1) for _ in range(blocks - 1)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
 def ds_cnn() -> nn.Module:
@@ -90,8 +65,8 @@ def convolutions() -> nn.Module:
 
 
 CASES = (
-    Case("ResNet-8", lambda: resnet(1), (3, 32, 32), {1.0: 0, 0.2: 0, 0.1: 0, 0.05: 4, 0.02: 6}),
-    Case("ResNet-20", lambda: resnet(3), (3, 32, 32), {1.0: 0, 0.2: 0, 0.1: 3, 0.05: 5, 0.02: 8}),
+    Case("ResNet-8", resnet8, (3, 32, 32), {1.0: 0, 0.2: 0, 0.1: 0, 0.05: 4, 0.02: 6}),
+    Case("ResNet-20", resnet20, (3, 32, 32), {1.0: 0, 0.2: 0, 0.1: 3, 0.05: 5, 0.02: 8}),
     Case("DS-CNN", ds_cnn, (1, 49, 10), dict.fromkeys((1.0, 0.5, 0.2, 0.1), 0.95) | {0.05: 4.0}),
     Case("LSTM", Lstm, (100, 512), {0.05: 8}, (1,)),
     Case("Transformer", transformer, (128, 256), {0.05: 3}, (1, 16)),
