@@ -97,7 +97,10 @@ def test_a_folder_in_use_is_refused_untouched(smoke):
     assert (smoke / "results.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+KILLS = [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT]
+
+
+@pytest.mark.parametrize("how", KILLS)
 def test_killed_half_way_and_resumed_ends_in_the_same_bits(how, smoke, tmp_path):
     arguments = [*SMOKE, "--methods", "reweighted_l1", "--out", str(tmp_path)]
     with subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.PIPE, text=True) as process:

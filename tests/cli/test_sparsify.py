@@ -94,7 +94,10 @@ def assert_same_end(out: Path, run: Path) -> None:
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+KILLS = [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("how", "code"), KILLS)
 def test_killed_in_the_middle_of_a_trial_it_ends_in_the_same_bits(how, code, run, tmp_path):
     reached = []
 

@@ -162,7 +162,7 @@ class Branches(nn.Module):
         return torch.cat([self.pool(x).flatten(1), x.flatten(1)], 1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_convolutions_follow_each_other_and_add(data: st.DataObject) -> None:
     draw = data.draw
