@@ -66,7 +66,9 @@ def timed_step(job: Job) -> float:
     with torch.random.fork_rng():
         network = make_model(job)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
-    images = torch.zeros(job.batch_size, *INPUT_SHAPES[job.model])
+    channels, *size = INPUT_SHAPES[job.model]
+    # Channels last, as those of datasets.
+    images = torch.zeros(job.batch_size, *size, channels).permute(0, 3, 1, 2)
     labels = torch.zeros(job.batch_size, dtype=torch.long)
     times = []
     for _ in range(STEPS):
