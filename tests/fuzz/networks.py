@@ -32,6 +32,7 @@ from asterism.errors import FormatError, InputError
 SLICE = 1_000  # mutants of one process
 MEMORY = 2 << 30  # bytes that a process may take beside what it has at its start
 SECONDS = 1.0
+LARGE = 4 << 20  # bytes of an input; a larger one may take longer in proportion
 PATIENCE = 600  # seconds for a slice, then it is ended
 KEPT = Path("build/fuzz")
 NUMBERS = (1, 2, 3, 127, 128, 255, 4096, 65535, 2**20, 2**23, 2**26, 2**31 - 1, 2**32 - 1)
@@ -115,17 +116,19 @@ def _checksum(body: bytes) -> bytes:
 def attempt(path: Path, data: bytes) -> str:
     """How it ended: ran, refused, or what is wrong with it."""
     path.write_bytes(data)
-    started = time.process_time()
+    started, allowed = time.process_time(), SECONDS
     try:
         net = runtime.load(path)
-        net(*net.example(1))
+        example = net.example(1)
+        allowed = SECONDS * max(1, sum(each.nbytes for each in example) / LARGE)
+        net(*example)
         end = "ran"
     except (FormatError, InputError):
         end = "refused"
     except Exception as error:  # whatever it is, it is a failure
         end = f"{type(error).__name__}: {error}"
     taken = time.process_time() - started
-    return end if taken < SECONDS else f"{taken:.1f} s, then {end}"
+    return end if taken < allowed else f"{taken:.1f} s, then {end}"
 
 
 def run_slice(corpus_file: Path, first: int, count: int, seed: int, report: Path) -> None:
