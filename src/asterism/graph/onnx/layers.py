@@ -74,14 +74,7 @@ class Layers:
         return self.weights[node.weights[0]]
 
     def scaled(self, value: int, factor: float, shift: float) -> int:
-        """Value · factor + shift, in one layer with what was done to the value in this form."""
-        before = self.maker(value)
-        if before is not None and before.op == "scale_shift":
-            shift += factor * before.number("shift")
-            factor *= before.number("factor")
-            (value,) = before.inputs
-        if (factor, shift) == (1, 0):
-            return value
+        """Value · factor + shift."""
         return self.add("scale_shift", (value,), {"factor": factor, "shift": shift})
 
     def graph(self, outputs: tuple[int, ...]) -> tuple[Graph, dict[str, Array]]:

@@ -237,14 +237,7 @@ class ScaleShift(Activation):
 
 
 def scaled(call: Call, value: int, factor: float, shift: float) -> int:
-    """Adds value · factor + shift, in one layer with what was done to the value in this form."""
-    before = call.maker(value)
-    if before is not None and before.op == "scale_shift":
-        shift += factor * before.number("shift")
-        factor *= before.number("factor")
-        (value,) = before.inputs
-    if (factor, shift) == (1, 0):
-        return value
+    """Adds value · factor + shift."""
     return call.add("scale_shift", (value,), {"factor": factor, "shift": shift})
 
 
