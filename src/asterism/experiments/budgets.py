@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from asterism.errors import InputError
-from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.data.augmentation import CROP_AND_FLIP, Shift
 from asterism.experiments.methods import (
     AffineScalingTransformation,
     Dense,
@@ -340,6 +340,11 @@ ABLATION = Budget(
     model="lenet300",
 )
 
+CIFAR10 = Budget(
+    {"dense": Dense(epochs=32, lr=0.1, augment=CROP_AND_FLIP)},
+    model="resnet8",
+)
+
 BUDGETS = {
     "smoke": SMOKE,
     "quick": QUICK,
@@ -349,4 +354,5 @@ BUDGETS = {
     "ablation": ABLATION,
     "record": RECORD,
     "lenet300": LENET300,
+    "cifar10": CIFAR10,
 }

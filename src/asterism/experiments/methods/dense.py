@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from asterism.experiments.data.augmentation import Augment
 from asterism.experiments.methods.method import Method, Setup, wrap
 from asterism.experiments.training import Stage
 from asterism.scaling.schedules import warmup_cosine
@@ -18,6 +19,7 @@ class Dense(Method):
     epochs: int = 10
     lr: float = 0.05
     weight_decay: float = 5e-4
+    augment: Augment | None = None
 
     @property
     def cut(self) -> str:
@@ -25,4 +27,4 @@ class Dense(Method):
 
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         stage = Stage("train", self.epochs, warmup_cosine(self.lr))
-        return Setup(wrap(model, self.weight_decay), [stage])
+        return Setup(wrap(model, self.weight_decay), [stage], self.augment)
