@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from asterism.scaling.initialisers import Exact as Exact
     from asterism.scaling.initialisers import Greedy as Greedy
     from asterism.scaling.initialisers import Noise as Noise
+    from asterism.scaling.masked import DropAndGrow as DropAndGrow
     from asterism.scaling.masked import Masked as Masked
     from asterism.scaling.penalties import Concave as Concave
     from asterism.scaling.penalties import Focuss as Focuss
@@ -54,7 +55,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AffineScaling": "scaling.affine_scaling",
-    "Masked": "scaling.masked",
+    **dict.fromkeys(["DropAndGrow", "Masked"], "scaling.masked"),
     "ProximalReweighting": "scaling.proximal",
     "Routine": "scaling.routine",
     "SparseOptimizer": "scaling.sparse_optimizer",

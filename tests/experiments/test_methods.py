@@ -22,6 +22,7 @@ from asterism.experiments.methods import (
     LearningWeightsAndConnections,
     Method,
     Polish,
+    RiggedLottery,
     Then,
 )
 from asterism.experiments.results import History
@@ -39,6 +40,7 @@ METHODS: dict[str, Method] = {
     "lwc": LearningWeightsAndConnections({"*": 0.1}, rounds=2, epochs_per_round=2),
     "lwc by quality": LearningWeightsAndConnections(quality={"*": 1.0}, rounds=2),
     "dns": DynamicNetworkSurgery({"*": 1.0}, surgery_epochs=2, retrain_epochs=1, lr=0.02),
+    "rigl": RiggedLottery(density=0.1, epochs=3, every=10, lr=0.05),
     "l1 greedy": AffineScalingTransformation(ReweightedL1(0.1), **SHORT),
     "l1 noise": AffineScalingTransformation(ReweightedL1(0.1), Noise(0.05), AllLayers(), **SHORT),
     "l2 annealed": AffineScalingTransformation(
@@ -147,6 +149,18 @@ def test_masks_of_lwc_never_regrow_and_those_of_surgery_may(digits):
     assert regrown(masks_after_each_epoch(METHODS["lwc"], digits)) == 0
     surgery = DynamicNetworkSurgery({"*": 1.0}, surgery_epochs=3, retrain_epochs=1, lr=0.05)
     assert regrown(masks_after_each_epoch(surgery, digits)) > 0
+
+
+def test_rigl_moves_its_weights_and_keeps_their_number_until_the_places_stay(digits):
+    method = RiggedLottery(density=0.1, epochs=4, every=10, until=0.5, lr=0.05)
+    masks = masks_after_each_epoch(method, digits)
+    assert regrown(masks[:2]) > 0
+    assert len({int(mask.sum()) for mask in masks}) == 1
+    assert torch.equal(masks[2], masks[3])
+
+
+def test_rigl_starts_from_random_weights_and_the_others_from_the_dense_network():
+    assert {name for name, method in METHODS.items() if method.from_scratch} == {"dense", "rigl"}
 
 
 def test_surgery_ends_when_retraining_begins(digits):

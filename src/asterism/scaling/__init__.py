@@ -5,7 +5,7 @@ The algorithms, each a class around any optimizer of torch's:
 affine_scaling    AffineScaling, Algorithm 1: theta = q ⊙ omega (`eq:AST`)
 proximal          ProximalReweighting, the re-weighted objective itself (`eq:re-weighted`)
 splicing          Splicing, a latent q behind every weight (`eq:T`, DNS)
-masked            Masked, a plain optimizer whose zeros stay
+masked            Masked, a plain optimizer whose zeros stay; DropAndGrow, which moves them (RigL)
 
 What they are made of:
 

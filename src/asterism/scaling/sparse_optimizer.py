@@ -7,6 +7,7 @@ arguments and overrides as little as it can:
     ProximalReweighting   the re-weighted objective in the plain metric
     Splicing              a latent q, as in Dynamic Network Surgery
     Masked                nothing but the zeros, held where they are
+    DropAndGrow           zeros that move to better places, as in RigL
 """
 
 from __future__ import annotations

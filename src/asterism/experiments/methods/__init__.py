@@ -1,6 +1,6 @@
 """Methods: ways to train, over `asterism.scaling`. Each is a frozen dataclass of its own settings.
 
-The contract: `setup(model)` takes a model, trained unless the method is `Dense`, and gives the
+The contract: `setup(model)` takes a model, trained unless the method starts `from_scratch`, and gives the
 optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing all
 happen through that one wrapper.
 
@@ -8,6 +8,7 @@ happen through that one wrapper.
     lwc        Han et al. 2015
     dns        Guo et al. 2016
     magnitude  Zhu & Gupta 2017, the control
+    rigl       Evci et al. 2020, sparse from the first step
     dense      the reference network
     polish     further down from a sparse network
     method     the contract, and what a method hands to the training loop
@@ -20,6 +21,7 @@ from asterism.experiments.methods.lwc import LearningWeightsAndConnections
 from asterism.experiments.methods.magnitude import GradualMagnitude
 from asterism.experiments.methods.method import Method, Setup
 from asterism.experiments.methods.polish import Polish, Then
+from asterism.experiments.methods.rigl import RiggedLottery
 
 __all__ = [
     "AffineScalingTransformation",
@@ -29,6 +31,7 @@ __all__ = [
     "LearningWeightsAndConnections",
     "Method",
     "Polish",
+    "RiggedLottery",
     "Setup",
     "Then",
 ]

@@ -21,6 +21,8 @@ class Dense(Method):
     weight_decay: float = 5e-4
     augment: Augment | None = None
 
+    from_scratch = True
+
     @property
     def cut(self) -> str:
         return "none"

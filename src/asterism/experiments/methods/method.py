@@ -34,8 +34,11 @@ class Method(ABC):
     """The contract of all methods.
 
     A method of several phases trains each on what the phase before has left, without its dead
-    units.
+    units. One that is `from_scratch` starts from the network's initial values, the others from
+    the dense network of their seed.
     """
+
+    from_scratch = False
 
     @property
     def phases(self) -> tuple[Method, ...]:
