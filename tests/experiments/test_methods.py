@@ -19,6 +19,7 @@ from asterism.experiments.methods import (
     Dense,
     DynamicNetworkSurgery,
     GradualMagnitude,
+    GradualReweighting,
     LearningWeightsAndConnections,
     Method,
     Polish,
@@ -40,6 +41,7 @@ METHODS: dict[str, Method] = {
     "lwc": LearningWeightsAndConnections({"*": 0.1}, rounds=2, epochs_per_round=2),
     "lwc by quality": LearningWeightsAndConnections(quality={"*": 1.0}, rounds=2),
     "dns": DynamicNetworkSurgery({"*": 1.0}, surgery_epochs=2, retrain_epochs=1, lr=0.02),
+    "l1 gradual": GradualReweighting(density=0.05, cut_epochs=2, retrain_epochs=1),
     "rigl": RiggedLottery(density=0.1, epochs=3, every=10, lr=0.05),
     "l1 greedy": AffineScalingTransformation(ReweightedL1(0.1), **SHORT),
     "l1 noise": AffineScalingTransformation(ReweightedL1(0.1), Noise(0.05), AllLayers(), **SHORT),
@@ -53,7 +55,7 @@ METHODS: dict[str, Method] = {
     "l1 regularised": AffineScalingTransformation(ReweightedL1(0.3), lam=0.5, **SHORT),
 }
 EXACT = {"magnitude", "l1 greedy", "l1 noise", "l2 annealed", "focuss", "focuss, raw"}
-EXACT |= {"l1 layerwise", "l1 in q"}
+EXACT |= {"l1 layerwise", "l1 in q", "l1 gradual"}
 
 
 def run(
@@ -149,6 +151,14 @@ def test_masks_of_lwc_never_regrow_and_those_of_surgery_may(digits):
     assert regrown(masks_after_each_epoch(METHODS["lwc"], digits)) == 0
     surgery = DynamicNetworkSurgery({"*": 1.0}, surgery_epochs=3, retrain_epochs=1, lr=0.05)
     assert regrown(masks_after_each_epoch(surgery, digits)) > 0
+
+
+def test_a_strong_pull_leaves_no_fewer_weights_than_the_cut_asks_for(digits, trained_mlp):
+    """Alone it would leave hardly any."""
+    method = GradualReweighting(lam=20.0, density=0.2, cut_epochs=2, retrain_epochs=1)
+    model, masks, _ = run(method, digits, trained_mlp)
+    left = sum(int(dict(model.named_parameters())[name].count_nonzero()) for name in masks)
+    assert left > 0.19 * TOTAL
 
 
 def test_rigl_moves_its_weights_and_keeps_their_number_until_the_places_stay(digits):

@@ -4,6 +4,8 @@ smoke     seconds, on a few images: only shows that everything runs
 quick     what `make reproduce` runs, minutes
 standard  our numbers
 tradeoff  re-weighting against the control from 10 % to 0.2 % non-zeros, at the same epochs
+forms     forms of re-weighting at 0.5 % of LeNet-300-100, beside magnitude pruning and RigL
+cifar10   ResNet-8 on CIFAR-10
 ablation  re-weighted ℓ1 with one thing changed at a time, on LeNet-300-100
 record    one row, as few weights as we can: re-weighted ℓ1, then further cuts and long retraining
 lenet300  the other network of the benchmark, LeNet-300-100
@@ -23,9 +25,11 @@ from asterism.experiments.methods import (
     Dense,
     DynamicNetworkSurgery,
     GradualMagnitude,
+    GradualReweighting,
     LearningWeightsAndConnections,
     Method,
     Polish,
+    RiggedLottery,
     Then,
 )
 from asterism.scaling.initialisers import Noise
@@ -340,6 +344,39 @@ ABLATION = Budget(
     model="lenet300",
 )
 
+
+def forms(density: float, epochs: tuple[int, int, int]) -> dict[str, Method]:
+    """Forms of re-weighting beside magnitude pruning and RigL, at the same epochs.
+
+    density  the share of the weights that stays
+    epochs   re-weighting, cutting, retraining; where there is one stage for the first two, it has
+             the epochs of both. RigL, which needs no dense network, has those of its training too
+    """
+    reweighting, cutting, retraining = epochs
+    both = reweighting + cutting
+    retrain = Polish(retrain_epochs=retraining)
+    gradual = GradualReweighting(density=density, cut_epochs=both, retrain_epochs=0)
+    phases: dict[str, Method] = {
+        "magnitude": control(density, both),
+        "reweighted_l1": regularised(ReweightedL1(0.3), 0.07, density, (reweighting, cutting, 0)),
+        "gradual_l1": gradual,
+        "gradual_l1+lam=0.05": replace(gradual, lam=0.05),
+        "gradual_l1+lam=0.2": replace(gradual, lam=0.2),
+        "gradual_l1+tau=0.1": replace(gradual, penalty=ReweightedL1(0.1)),
+        "gradual_focuss": replace(gradual, penalty=Focuss(0.5, 0.3)),
+    }
+    return {key: Then(phase, retrain) for key, phase in phases.items()}
+
+
+FORMS = Budget(
+    {
+        "dense": Dense(epochs=20),
+        **forms(0.005, epochs=(6, 2, 8)),
+        "rigl": RiggedLottery(0.005, epochs=36, lr=0.05),
+    },
+    model="lenet300",
+)
+
 CIFAR10 = Budget(
     {"dense": Dense(epochs=32, lr=0.1, augment=CROP_AND_FLIP)},
     model="resnet8",
@@ -354,5 +391,6 @@ BUDGETS = {
     "ablation": ABLATION,
     "record": RECORD,
     "lenet300": LENET300,
+    "forms": FORMS,
     "cifar10": CIFAR10,
 }

@@ -5,6 +5,7 @@ optimizer that wraps it and the stages to train it through. Re-weighting, cuttin
 happen through that one wrapper.
 
     ast        the paper's own method: re-weight, cut, retrain
+    gradual_reweighting  the penalty pulls while the cut falls: our own
     lwc        Han et al. 2015
     dns        Guo et al. 2016
     magnitude  Zhu & Gupta 2017, the control
@@ -17,6 +18,7 @@ happen through that one wrapper.
 from asterism.experiments.methods.ast import AffineScalingTransformation
 from asterism.experiments.methods.dense import Dense
 from asterism.experiments.methods.dns import DynamicNetworkSurgery
+from asterism.experiments.methods.gradual_reweighting import GradualReweighting
 from asterism.experiments.methods.lwc import LearningWeightsAndConnections
 from asterism.experiments.methods.magnitude import GradualMagnitude
 from asterism.experiments.methods.method import Method, Setup
@@ -28,6 +30,7 @@ __all__ = [
     "Dense",
     "DynamicNetworkSurgery",
     "GradualMagnitude",
+    "GradualReweighting",
     "LearningWeightsAndConnections",
     "Method",
     "Polish",

@@ -1,0 +1,80 @@
+"""Gradual re-weighting: the penalty pulls while the cut falls, in one stage.
+
+Density falls along a cubic from 1, as in gradual magnitude pruning, and meanwhile the network trains
+the regularised objective (`eq:re-weighted`) in the plain metric: what the next cut will take has
+sunk before, and the rest has learned to do without it. The survivors retrain without a penalty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torch import nn
+
+from asterism.experiments.data.augmentation import Augment
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, sgd
+from asterism.scaling.penalties import Penalty, ReweightedL1
+from asterism.scaling.proximal import ProximalReweighting
+from asterism.scaling.schedules import cubic
+
+
+@dataclass(frozen=True)
+class GradualReweighting(Method):
+    """Cuts to `density` over `cut_epochs` under a pull that rises to `lam`, then retrains.
+
+    penalty         of all layers
+    lam             weight of the penalty at the end of the cut; it rises in proportion to the steps
+    density         the share of all weights that stays
+    cut_epochs      over which it falls
+    retrain_epochs  without a penalty
+    score           what the cut compares
+    lr              the highest learning rate
+    weight_decay    of the inner optimizer
+    augment         changes the images of each batch
+    """
+
+    penalty: Penalty = field(default_factory=lambda: ReweightedL1(0.3))
+    lam: float = 0.1
+    density: float = 0.0128
+    cut_epochs: int = 6
+    retrain_epochs: int = 6
+    score: str = "lamp"
+    lr: float = 0.05
+    weight_decay: float = 5e-4
+    augment: Augment | None = None
+
+    @property
+    def cut(self) -> str:
+        return f"gradual, global {self.score}" + (", augmented images" if self.augment else "")
+
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
+        optimizer = ProximalReweighting(
+            sgd(model, self.weight_decay), model, self.penalty, lam=0.0, freeze_zeros=True
+        )
+        fall = cubic(1.0, self.density)
+        cutting, retraining = gradual_cut(
+            fall,
+            self.score,
+            epochs=(self.cut_epochs, self.retrain_epochs),
+            lr=self.lr,
+            begin=ProximalReweighting.reweight,
+        )
+
+        def pull_and_cut(optimizer: ProximalReweighting, progress: float) -> None:
+            cutting.on_step(optimizer, progress)
+            # A pull that is too strong must not leave fewer weights than the cut asks for.
+            enough = density_of(optimizer) > fall(progress)
+            optimizer.lam = self.lam * progress if enough else 0.0
+
+        def release(optimizer: ProximalReweighting) -> None:
+            optimizer.lam = 0.0
+            retraining.begin(optimizer)
+
+        stages = [replace(cutting, on_step=pull_and_cut), replace(retraining, begin=release)]
+        return Setup(optimizer, stages, self.augment)
+
+
+def density_of(optimizer: ProximalReweighting) -> float:
+    """The share of the weights that are not zero, pruned or sunk."""
+    weights = optimizer.weights().values()
+    return sum(int(w.count_nonzero()) for w in weights) / sum(w.numel() for w in weights)
