@@ -1,11 +1,12 @@
 """Methods: ways to train, over `asterism.scaling`. Each is a frozen dataclass of its own settings.
 
-The contract: `setup(model)` takes a model, trained unless the method starts `from_scratch`, and gives the
-optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing all
-happen through that one wrapper.
+The contract: `setup(model)` takes a model, trained unless the method is `from_scratch`, and gives
+the optimizer that wraps it and the stages to train it through. Re-weighting, cutting and splicing
+all happen through that one wrapper.
 
     ast        the paper's own method: re-weight, cut, retrain
-    gradual_reweighting  the penalty pulls while the cut falls: our own
+    gradual_reweighting
+               ours: the penalty pulls while the cut falls
     lwc        Han et al. 2015
     dns        Guo et al. 2016
     magnitude  Zhu & Gupta 2017, the control

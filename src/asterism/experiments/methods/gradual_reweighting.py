@@ -1,7 +1,7 @@
 """Gradual re-weighting: the penalty pulls while the cut falls, in one stage.
 
-Density falls along a cubic from 1, as in gradual magnitude pruning, and meanwhile the network trains
-the regularised objective (`eq:re-weighted`) in the plain metric: what the next cut will take has
+Density falls along a cubic from 1, as in gradual magnitude pruning, and meanwhile the network
+trains the regularised objective (`eq:re-weighted`) in the plain metric: what the next cut takes has
 sunk before, and the rest has learned to do without it. The survivors retrain without a penalty.
 """
 

@@ -1,8 +1,8 @@
 """RigL (Evci et al. 2020): sparse from the first step, rewired along the gradient while it trains.
 
-Every `every` steps a share of each layer's smallest weights moves to where the gradient of the dense
-network is largest; the share falls from `moved` to 0 along half a cosine, until `until` of the
-training is done.
+Every `every` steps a share of each layer's smallest weights moves to where the gradient of the
+dense network is largest; the share falls from `moved` to 0 along half a cosine, until `until` of
+the training is done.
 """
 
 from __future__ import annotations
