@@ -22,6 +22,8 @@ class BudgetName(str, Enum):
     ablation = "ablation"
     record = "record"
     lenet300 = "lenet300"
+    forms = "forms"
+    cifar10 = "cifar10"
 
 
 def share_cores(jobs: int | None, threads: int | None, cores: int) -> tuple[int, int]:
@@ -41,7 +43,8 @@ def reproduce(
         typer.Option(
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
             " tradeoff: against the control at many densities; ablation: one thing changed at a"
-            " time; record: as few weights as we can; lenet300: the other network."
+            " time; record: as few weights as we can; lenet300: the other network;"
+            " forms: forms of re-weighting on it; cifar10: ResNet-8."
         ),
     ] = BudgetName.quick,
     methods: Annotated[
@@ -49,8 +52,12 @@ def reproduce(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; mean ± std over them.")] = 1,
     data: Annotated[
-        str, typer.Option(help="mnist, digits (needs no download) or cifar10.")
-    ] = "mnist",
+        str | None,
+        typer.Option(
+            help="mnist, digits (needs no download) or cifar10; default what the budget's network"
+            " is for."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run; default runs/BUDGET.")
     ] = None,
@@ -85,7 +92,7 @@ def reproduce(
     from asterism.experiments.budgets import budget as find_budget
     from asterism.experiments.data import load
     from asterism.experiments.duration import expected_seconds, in_words
-    from asterism.experiments.networks import NETWORK_NAMES
+    from asterism.experiments.networks import DATA, NETWORK_NAMES
     from asterism.experiments.reproduce import jobs as all_jobs
     from asterism.experiments.reproduce import limit
     from asterism.experiments.reproduce import reproduce as run_all
@@ -95,7 +102,7 @@ def reproduce(
     jobs, threads = share_cores(jobs, threads, torch.get_num_threads())
     out = out or Path("runs") / budget.value
     chosen = find_budget(budget.value)
-    network = NETWORK_NAMES[chosen.model]
+    network, data = NETWORK_NAMES[chosen.model], data or DATA[chosen.model]
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
     with resumable():
         todo = all_jobs(chosen, keys, seeds, threads)
