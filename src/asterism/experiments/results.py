@@ -69,8 +69,11 @@ METHOD_NAMES = {
     "reweighted_l1": "Re-weighted ℓ1",
     "reweighted_l2": "Re-weighted ℓ2",
     "focuss": "FOCUSS (p = 0.5)",
+    "gradual_l1": "Gradual re-weighted ℓ1",
+    "gradual_focuss": "Gradual FOCUSS (p = 0.5)",
     "dns": "DNS",
     "lwc": "LWC",
+    "rigl": "RigL",
     "magnitude": "Magnitude pruning",
     "record": "Re-weighted ℓ1, slowly",
 }
