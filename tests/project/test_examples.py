@@ -57,7 +57,7 @@ def test_text_transformer(tmp_path):
 
 
 def test_signal_recovery(tmp_path):
-    printed = run("signal_recovery.py", "--quick", folder=tmp_path)
+    printed = run_alone("signal_recovery.py", "--quick", folder=tmp_path)
     grid = [[int(each) for each in line.split()[1:]] for line in printed.splitlines()[:4]]
     assert grid[-1][-1] == 100, "few non-zeros and many measurements"
     assert grid[0][0] == 0, "many non-zeros and few measurements"
@@ -80,7 +80,7 @@ def test_own_penalty_is_worth_having(tmp_path):
 
 
 def test_net(tmp_path):
-    assert float(run_alone("net.py", folder=tmp_path).split()[0]) > 95
+    assert float(run("net.py", folder=tmp_path).split()[0]) > 95
     assert (tmp_path / "net.safetensors").exists()
 
 
