@@ -189,9 +189,10 @@ def _hidden_parameters(
                 for param in steps.parameters():
                     yield param, (module, how)
         for hook in module._forward_pre_hooks.values():
-            for ending in OLD_HOOKS.get(type(hook), ()):
-                param = module.get_parameter(f"{hook.name}{ending}")
-                yield param, (module, type(hook).__name__)
+            if isinstance(hook, WeightNorm | SpectralNorm):
+                for ending in OLD_HOOKS[type(hook)]:
+                    param = module.get_parameter(f"{hook.name}{ending}")
+                    yield param, (module, type(hook).__name__)
 
 
 def _named_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Parameter]]:
