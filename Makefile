@@ -6,13 +6,13 @@ STAMP := $(VENV)/.installed
 # Tests in two processes where there are two cores.
 WORKERS := -n logical --maxprocesses 2 --dist worksteal
 
-.PHONY: reproduce test lint types bench docs nightly sanitize neon emulated fuzz clean
+.PHONY: reproduce test lint types tests bench docs nightly sanitize neon emulated fuzz clean
 
 reproduce: $(STAMP)  ## the paper's table and figure at the quick budget
 	$(BIN)/asterism reproduce --budget quick --out runs/quick --resume
 
-test: lint types  ## lint, types, tests
-	$(BIN)/pytest -m "not slow" -rs $(WORKERS)
+test: lint  ## lint, then types and tests side by side
+	$(MAKE) --no-print-directory --jobs=2 types tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -20,6 +20,9 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+tests: $(STAMP)
+	$(BIN)/pytest -m "not slow" -rs $(WORKERS)
 
 bench: $(STAMP)  ## speed and memory, as ratios of things measured alternately
 	$(BIN)/python -m benchmarks
@@ -30,7 +33,7 @@ docs: $(STAMP)  ## the site, into build/site; a warning is an error
 
 nightly: $(STAMP) sanitize neon emulated  ## everything, the slow tests too
 	$(BIN)/python tests/fuzz/networks.py 50000
-	$(BIN)/pytest -rs $(WORKERS)
+	$(BIN)/pytest -rs $(WORKERS) --hypothesis-profile=nightly
 
 sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
 	cmake -S . -B build/sanitize -DASTERISM_SANITIZE=ON

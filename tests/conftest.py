@@ -18,6 +18,7 @@ from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.methods import Dense
 from asterism.experiments.training import train
 from support.networks import make_mlp
+from support.properties import NIGHTLY
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,6 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # The same examples each time, and no clock: a busy machine is no failure.
 settings.register_profile("asterism", derandomize=True, deadline=None)
 settings.load_profile("asterism")
+settings.register_profile(NIGHTLY, settings.get_profile("asterism"))  # see support.properties
 
 # So that layers of a few weights take the way of large ones, where few of them are alive.
 asterism.scaling.layer.WORTH_LISTING = 1

@@ -53,7 +53,7 @@ def test_every_job_runs_once_in_other_processes(tmp_path: Path) -> None:
 
 def test_a_process_that_is_killed_is_started_again_and_resumes(tmp_path: Path) -> None:
     work = partial(die_at_first, folder=tmp_path, times=1)
-    done = list(in_processes(jobs(2), work, workers=2, resume=False, monitor=Display()))
+    done = list(in_processes(jobs(2), work, workers=1, resume=False, monitor=Display()))
     assert {job.seed for job in done} == {0, 1}
     assert (tmp_path / "dense-0.0").read_text() == "False"
     assert (tmp_path / "dense-0.1").read_text() == "True"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -18,6 +18,7 @@ from asterism.errors import InputError
 from asterism.experiments.networks import lenet5, lenet300
 from asterism.experiments.networks.resnets import resnet8, resnet20
 from asterism.graph.live_forward import live_forward, live_if_worth
+from support.properties import examples
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
 
@@ -89,7 +90,7 @@ def test_resnets_have_the_gradients_that_torch_gives_them(
     assert_same(sparse(make(), 0.05), images)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     channels=st.integers(1, 3),
     units=st.integers(1, 5),
@@ -111,7 +112,7 @@ def test_convolutions_of_any_shape(
     assert_same(sparse(model, density), images)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     groups=st.sampled_from([(1, 2, 3), (2, 4, 2), (3, 3, 3), (4, 4, 8)]),
     kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
@@ -189,7 +190,7 @@ def resnet(shortcut: str, stride: int, pool: nn.Module | None = None) -> nn.Modu
     return nn.Sequential(*start, *blocks, pool, nn.Flatten(), nn.Linear(size, 3))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     shortcut=st.sampled_from(["none", "conv", "pixels"]),
     stride=st.integers(1, 2),

@@ -96,6 +96,16 @@ def test_files_and_runtime_know_no_torch(module: str) -> None:
         assert not [node for node in nodes if "import torch" in ast.unparse(node)], name
 
 
+def test_what_takes_a_second_to_import_waits_until_it_is_needed() -> None:
+    heavy = ("torch.distributed.tensor", "sklearn", "scipy", "matplotlib", "onnx", "onnxruntime")
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                assert not str(node.module).startswith(heavy), module
+            elif isinstance(node, ast.Import):
+                assert not any(alias.name.startswith(heavy) for alias in node.names), module
+
+
 def test_the_package_starts_without_torch() -> None:
     program = "import sys, asterism; dir(asterism); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The examples run, each as a person would run it, in its quick form."""
+"""The examples run, each as a person would run it, in its quick form; one in its own process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ import torch
 from torch import nn
 
 import asterism
+from support.command_line import script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; import runpy; sys.argv = sys.argv[1:]\n"
 
 
 def run(name: str, *arguments: str, folder: Path) -> str:
+    return script(EXAMPLES / name, *arguments, cwd=folder)
+
+
+def run_alone(name: str, *arguments: str, folder: Path) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=600, cwd=folder, check=False
@@ -52,7 +57,7 @@ def test_text_transformer(tmp_path):
 
 
 def test_signal_recovery(tmp_path):
-    printed = run("signal_recovery.py", "--quick", folder=tmp_path)
+    printed = run_alone("signal_recovery.py", "--quick", folder=tmp_path)
     grid = [[int(each) for each in line.split()[1:]] for line in printed.splitlines()[:4]]
     assert grid[-1][-1] == 100, "few non-zeros and many measurements"
     assert grid[0][0] == 0, "many non-zeros and few measurements"
@@ -66,6 +71,7 @@ def test_own_penalty(tmp_path):
     assert kurtosis[0] == pytest.approx(kurtosis[1], rel=0.05)
 
 
+@pytest.mark.slow
 def test_own_penalty_is_worth_having(tmp_path):
     *own, reference = run("own_penalty.py", folder=tmp_path).splitlines()
     wrong = [float(re.findall(r"error ([\d.]+) %", line)[0]) for line in (*own, reference)]

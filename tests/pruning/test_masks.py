@@ -15,6 +15,7 @@ from asterism.errors import InputError
 from asterism.pruning.masks import apply_masks, choose_masks
 from asterism.pruning.request import Request
 from asterism.pruning.scores import count
+from support.properties import examples
 
 SHAPES = {"conv.weight": (4, 2, 3, 3), "fc1.weight": (20, 8), "fc2.weight": (5, 20)}
 TOTAL = sum(math.prod(shape) for shape in SHAPES.values())
@@ -49,6 +50,7 @@ def kept_in(masks: Mapping[str, Tensor]) -> int:
 
 @pytest.mark.parametrize("score", ["lamp", "magnitude"])
 @pytest.mark.filterwarnings("ignore:the cut would leave nothing")
+@examples(100)
 @given(seed=seeds, keep=st.integers(len(SHAPES), TOTAL))
 def test_a_global_density_is_met_to_the_weight(score: str, seed: int, keep: int) -> None:
     masks = prune(network(seed), density=keep / TOTAL, score=score)
@@ -56,6 +58,7 @@ def test_a_global_density_is_met_to_the_weight(score: str, seed: int, keep: int)
     assert all(mask.any() for mask in masks.values())
 
 
+@examples(100)
 @given(seed=seeds, density=st.floats(0.02, 1))
 def test_a_density_per_layer_is_met_in_each(seed: int, density: float) -> None:
     masks = prune(network(seed), density=density, per_layer=True)
@@ -64,6 +67,7 @@ def test_a_density_per_layer_is_met_in_each(seed: int, density: float) -> None:
         assert int(mask.sum()) == count(density, mask.numel())
 
 
+@examples(100)
 @given(seed=seeds, conv=st.floats(0.02, 1), rest=st.floats(0.02, 1))
 def test_densities_by_pattern_are_met_and_the_first_pattern_wins(
     seed: int, conv: float, rest: float
@@ -79,6 +83,7 @@ def test_layers_that_no_pattern_matches_are_left_alone() -> None:
     assert prune(network(), threshold={"conv": 0.5}).keys() == {"conv.weight"}
 
 
+@examples(100)
 @given(seed=seeds, density=st.floats(0.1, 0.9))
 def test_within_a_layer_the_largest_stay(seed: int, density: float) -> None:
     weights = network(seed)
@@ -95,6 +100,7 @@ def test_magnitude_compares_layers_as_they_are_and_lamp_does_not() -> None:
     assert [int(mask.sum()) for mask in by_lamp.values()] == [2, 2]
 
 
+@examples(100)
 @given(seed=seeds, densities=st.lists(st.floats(0.05, 1), min_size=2, max_size=5))
 def test_pruned_weights_never_come_back(seed: int, densities: list[float]) -> None:
     weights = network(seed)
@@ -118,6 +124,7 @@ def test_a_live_zero_goes_before_a_pruned_one(score: str) -> None:
 # ---------------------------------------------------------------------- a density as a limit
 
 
+@examples(100)
 @given(seed=seeds, first=st.floats(0.05, 1), second=st.floats(0.05, 1))
 def test_at_most_cuts_what_is_above_the_density_and_nothing_else(
     seed: int, first: float, second: float

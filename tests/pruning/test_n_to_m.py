@@ -112,8 +112,3 @@ def test_what_is_not_n_to_m_is_refused(text: str) -> None:
 def test_it_is_the_only_request() -> None:
     with pytest.raises(InputError, match="exactly one of density, threshold, n_to_m and masks"):
         wrap(make_model()).prune(n_to_m="2:4", density=0.5)
-
-
-def test_its_former_name_names_the_present_one() -> None:
-    with pytest.raises(InputError, match=r"no argument pattern: N:M sparsity is n_to_m='2:4'"):
-        wrap(make_model()).prune(pattern="2:4")

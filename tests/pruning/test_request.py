@@ -27,7 +27,6 @@ from support.explicit import make_model, wrap
         ({"threshold": {}}, r"threshold=\{\} names no layer"),
         ({"n_to_m": {}}, r"n_to_m=\{\} names no layer: .* as in n_to_m=\{'fc\*': '2:4'\}"),
         ({"threshold": 0.1, "at_most": True}, "at_most=True is about a density"),
-        ({"pattern": "2:4"}, "no argument pattern: N:M sparsity is n_to_m='2:4'"),
     ],
 )
 def test_what_is_wrong_is_named(asked: dict[str, Any], message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 import asterism.kernels.library as library
+from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node, decode, encode
 from asterism.runtime import Net
-from support.networks import answer, net_of
+from support.networks import answer, arrays_of, net_of
 
 LEVELS = ["none", *library.LEVELS]
 
@@ -82,18 +84,23 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return str(request.param)
 
 
+@cache
+def captured(name: str) -> Graph:
+    """The same for every kind of kernel."""
+    return capture(Expression(EXPRESSIONS[name]), torch.zeros(1, 8, 6, 6))
+
+
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_expressions_are_those_of_torch(name: str, level: str) -> None:
     model = Expression(EXPRESSIONS[name])
-    net = net_of(model, (8, 6, 6))
+    net = Net(captured(name), arrays_of(model))
     assert decode(encode(net.graph)) == net.graph
     assert level == "none" or "runs in numpy" not in net.explain()
     check(model, (8, 6, 6), net)
 
 
 def test_numbers_one_after_the_other_are_one_layer() -> None:
-    graph = net_of(Expression(EXPRESSIONS["numbers"]), (8, 6, 6)).graph
-    assert [node.op for node in graph.nodes] == ["scale_shift"]
+    assert [node.op for node in captured("numbers").nodes] == ["scale_shift"]
 
 
 @given(st.data())

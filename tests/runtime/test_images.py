@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 
 from support.networks import net_of
+from support.properties import examples
 
 SMALL = st.integers(1, 3)
 
@@ -32,7 +33,7 @@ def check(model: nn.Module, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(net(x.numpy()), model(x).numpy(), rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_transposed_convolutions(data: st.DataObject) -> None:
     rank = data.draw(SMALL)
@@ -55,7 +56,7 @@ def test_transposed_convolutions(data: st.DataObject) -> None:
     check(nn.Sequential(layer, nn.ReLU()), (2 * groups, *sizes))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_convolutions_of_three_dimensions(data: st.DataObject) -> None:
     each = st.tuples(SMALL, SMALL, SMALL)
@@ -69,7 +70,7 @@ def test_convolutions_of_three_dimensions(data: st.DataObject) -> None:
     check(nn.Sequential(layer, nn.BatchNorm3d(3 * groups), nn.ReLU()), (2 * groups, *sizes))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_images_of_another_size(data: st.DataObject) -> None:
     rank = data.draw(SMALL)
@@ -87,7 +88,7 @@ def test_images_of_another_size(data: st.DataObject) -> None:
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_padding(data: st.DataObject) -> None:
     mode = data.draw(st.sampled_from(["constant", "reflect", "replicate", "circular"]))
@@ -101,7 +102,7 @@ def test_padding(data: st.DataObject) -> None:
     check(Function(lambda x: F.pad(x, pads, mode, **value) * 1.5), (2, *sizes))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.data())
 def test_pooling_of_three_dimensions(data: st.DataObject) -> None:
     sizes = data.draw(st.tuples(*[st.integers(4, 8)] * 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -14,6 +14,7 @@ from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net, cost
 from asterism.runtime.layers.packing import shared_from
+from support.properties import examples
 
 DENSITIES = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])
 BATCHES = st.sampled_from([0, 1, 3, 4, 7, 33])
@@ -58,7 +59,7 @@ def check_weighted(layer: nn.Module, node: Node, x: Tensor, density: float) -> N
     assert (np.abs(found - truth) <= 1e-5 * scale + 1e-30).all()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data())
 def test_convolutions(data: st.DataObject) -> None:
     torch.manual_seed(data.draw(st.integers(0, 99)))
@@ -94,7 +95,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataObject) -> None:
     draw = data.draw
@@ -162,7 +163,7 @@ class Branches(nn.Module):
         return torch.cat([self.pool(x).flatten(1), x.flatten(1)], 1)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_convolutions_follow_each_other_and_add(data: st.DataObject) -> None:
     draw = data.draw
@@ -208,7 +209,7 @@ def test_every_load_is_shared_within_reach(live: list[bool], stride: int, dilati
         begun.add(begin)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_convolutions_of_one_dimension(data: st.DataObject) -> None:
     draw = data.draw
@@ -226,7 +227,7 @@ def test_convolutions_of_one_dimension(data: st.DataObject) -> None:
     check_weighted(layer, node, torch.randn(draw(BATCHES), 3, length), draw(DENSITIES))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 90), st.integers(1, 70), BATCHES, DENSITIES, st.booleans(), st.integers(0, 9))
 def test_fully_connected(
     inputs: int, outputs: int, batch: int, density: float, rows: bool, seed: int
@@ -244,7 +245,7 @@ def test_a_large_batch() -> None:
 POOLS = {"max_pool": nn.MaxPool2d, "avg_pool": nn.AvgPool2d}
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.data())
 def test_pooling(data: st.DataObject) -> None:
     draw, op = data.draw, data.draw(st.sampled_from(sorted(POOLS)))
@@ -278,7 +279,7 @@ def test_pooling(data: st.DataObject) -> None:
     np.testing.assert_allclose(found, layer(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(1, 15), st.integers(1, 15), st.integers(1, 9), st.integers(1, 9))
 def test_adaptive_pooling(height: int, width: int, rows: int, columns: int) -> None:
     x = torch.randn(2, 3, height, width)

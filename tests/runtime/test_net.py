@@ -18,7 +18,7 @@ from asterism.file import write
 from asterism.graph.network import Graph, Node, decode, encode
 from asterism.runtime import Net, load
 from asterism.runtime.sized import Sized
-from support.networks import NETWORKS, answer, make, net_of
+from support.networks import NETWORKS, answer, arrays_of, graph_of, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
 SMALL = Graph((4,), (Node("linear", (0,), (0, 1)),))
@@ -28,7 +28,7 @@ SMALL = Graph((4,), (Node("linear", (0,), (0, 1)),))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_answer_as_torch_does(name: str, density: float) -> None:
     model, shape = make(name, max(density, 1e-9))
-    net = net_of(model, shape)
+    net = Net(graph_of(name), arrays_of(model))
     for batch in (0, 1, 2, 7, 33):
         x = torch.randn(batch, *shape)
         truth = answer(model, x)

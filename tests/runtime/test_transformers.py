@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from asterism.errors import FormatError, InputError
 from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Input, Node, decode, encode
 from asterism.runtime import Net, reference
+from support.networks import arrays_of
 from support.transformers import (
     GPT,
     LONGEST,
@@ -24,7 +26,6 @@ from support.transformers import (
     OVER_TOKENS,
     WIDTH,
     WORDS,
-    Attention,
     ViT,
     encoder,
     prune,
@@ -32,10 +33,26 @@ from support.transformers import (
 
 
 def net_of(model: nn.Module, *examples: Tensor) -> Net:
-    graph = capture(model, examples)
+    return with_weights(capture(model, examples), model)
+
+
+def with_weights(graph: Graph, model: nn.Module) -> Net:
     assert graph.unknown == ()
-    tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    return Net(decode(encode(graph)), tensors)
+    return Net(decode(encode(graph)), arrays_of(model))
+
+
+@cache
+def captured(name: str) -> Graph:
+    """Of a network over tokens, once: it is the same at every density."""
+    with torch.random.fork_rng():
+        return capture(OVER_TOKENS[name]().eval(), torch.zeros(1, 8, WIDTH))
+
+
+@cache
+def gpt() -> Net:
+    """A call leaves nothing in it."""
+    with torch.random.fork_rng():
+        return net_of(GPT().eval(), torch.zeros(1, 7, dtype=torch.long))
 
 
 @torch.no_grad()
@@ -54,7 +71,7 @@ def agrees(net: Net, model: nn.Module, *inputs: Tensor) -> None:
 def test_networks_over_tokens_answer_as_torch_does(name: str) -> None:
     torch.manual_seed(0)
     model = prune(OVER_TOKENS[name]())
-    net = net_of(model, torch.zeros(1, 8, WIDTH))
+    net = with_weights(captured(name), model)
     assert net.graph.inputs == (Input((8, WIDTH), free=1),)
     for batch, tokens in [(1, 8), (3, 1), (5, 2), (2, 11), (0, 5), (33, LONGEST)]:
         agrees(net, model, torch.randn(batch, tokens, WIDTH))
@@ -82,8 +99,7 @@ def test_a_vision_transformer_answers_as_torch_does(class_token: bool) -> None:
 
 @pytest.mark.parametrize("how", ["plain", "buffer", "tril", "where", "sum"])
 def test_attention_that_is_written_out_is_found(how: str) -> None:
-    graph = capture(Attention(how), torch.zeros(1, 8, WIDTH))
-    ops = [node.op for node in graph.nodes if node.op != "slice"]
+    ops = [node.op for node in captured(f"attention {how}").nodes if node.op != "slice"]
     assert ops == ["linear", "attention", "linear"]
 
 
@@ -157,15 +173,13 @@ IDS = np.zeros((2, 5), np.int64)
     ],
 )
 def test_wrong_ids_are_refused(ids: np.ndarray, message: str) -> None:
-    net = net_of(GPT().eval(), torch.zeros(1, 7, dtype=torch.long))
     with pytest.raises(InputError, match=message) as caught:
-        net(ids)
+        gpt()(ids)
     assert "\n" not in str(caught.value)
 
 
 def test_all_whole_numbers_are_ids() -> None:
-    net = net_of(GPT().eval(), torch.zeros(1, 5, dtype=torch.long))
-    ids = np.arange(10).reshape(2, 5)
+    net, ids = gpt(), np.arange(10).reshape(2, 5)
     for kind in (np.uint8, np.int16, np.int32, np.uint64):
         np.testing.assert_array_equal(net(ids.astype(kind)), net(ids))
     assert net(ids[:0]).shape == (0, 5, WORDS)
@@ -214,7 +228,7 @@ def test_where_everything_is_hidden_attention_gives_zeros() -> None:
 @pytest.mark.parametrize("density", [0.02, 1.0])
 def test_the_plan_of_an_encoder_is_explained(density: float) -> None:
     torch.manual_seed(0)
-    net = net_of(prune(encoder(), density), torch.zeros(1, 8, WIDTH))
+    net = with_weights(captured("encoder"), prune(encoder(), density))
     x = np.zeros((1, 12, WIDTH), np.float32)
     for text in (net.explain(), net.explain(x)):
         assert "attention" in text or library.load() is None

@@ -1,4 +1,4 @@
-"""The command line as a user gets it: in this process, or in one of its own.
+"""The command line and scripts as a user gets them: in this process, or in one of its own.
 
 In this process is ten times as fast and goes through the same `main`, so that arguments, output,
 errors and exit codes are the ones of the program. What only a process has (signals, a terminal,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,15 @@ def asterism(*args: object, cwd: Path | None = None, env: dict[str, str] | None 
     ):
         main()
     return Finished(line, int(ended.value.code or 0), stdout.getvalue(), stderr.getvalue())
+
+
+def script(path: Path, *args: object, cwd: Path) -> str:
+    """What `python PATH ARGS` prints, in this process."""
+    stdout = io.StringIO()
+    line = [str(path), *map(str, args)]
+    with _arranged(line, cwd, {}), contextlib.redirect_stdout(stdout):
+        runpy.run_path(str(path), run_name="__main__")
+    return stdout.getvalue()
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 
 from asterism.experiments.networks import lenet5, lenet300
 from asterism.graph.capture import capture
+from asterism.graph.network import Graph
 from asterism.runtime import Net
 
 
@@ -106,9 +109,20 @@ def make(name: str, density: float = 0.1) -> tuple[nn.Module, tuple[int, ...]]:
     return model.eval(), shape
 
 
+@cache
+def graph_of(name: str) -> Graph:
+    """Of a network above, captured once: it is the same at every density."""
+    with torch.random.fork_rng():
+        model, shape = make(name)
+    return capture(model, torch.zeros(1, *shape))
+
+
+def arrays_of(model: nn.Module) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+
 def net_of(model: nn.Module, shape: tuple[int, ...], threads: int = 1) -> Net:
-    tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    return Net(capture(model, torch.zeros(1, *shape)), tensors, threads=threads)
+    return Net(capture(model, torch.zeros(1, *shape)), arrays_of(model), threads=threads)
 
 
 @torch.no_grad()

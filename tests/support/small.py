@@ -16,12 +16,24 @@ import asterism
 from asterism.search.task import Supervised
 
 
-class Slow(TensorDataset):
+class InBatches(TensorDataset):
+    """Fetched a batch at a time, which takes a third of the time."""
+
+    def __getitems__(self, indices: list[int]) -> list[Tensor]:
+        return [tensor[indices] for tensor in self.tensors]
+
+
+class Slow(InBatches):
     """Takes SECONDS_PER_EXAMPLE for each, so that a test can end a search half-way."""
 
-    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        time.sleep(float(os.environ.get("SECONDS_PER_EXAMPLE", "0")))
-        return super().__getitem__(index)
+    def __getitems__(self, indices: list[int]) -> list[Tensor]:
+        time.sleep(len(indices) * float(os.environ.get("SECONDS_PER_EXAMPLE", "0")))
+        return super().__getitems__(indices)
+
+
+def as_fetched(batch: list[Tensor]) -> list[Tensor]:
+    """There is nothing to collate."""
+    return batch
 
 
 def make_data(seed: int = 3) -> TensorDataset:
@@ -34,15 +46,15 @@ def make_data(seed: int = 3) -> TensorDataset:
 def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, ...]]]:
     """The training order is drawn from a generator of its own."""
     order = torch.Generator().manual_seed(5)
-    data = Slow(*make_data().tensors)
-    train = DataLoader(data, batch_size=32, shuffle=True, generator=order)
-    return train, DataLoader(make_data(seed=4), batch_size=256)
+    data, others = Slow(*make_data().tensors), InBatches(*make_data(seed=4).tensors)
+    train = DataLoader(data, 32, shuffle=True, generator=order, collate_fn=as_fetched)
+    return train, DataLoader(others, 256, collate_fn=as_fetched)
 
 
 def regression() -> dict[str, Any]:
     """The sum of the first three inputs, measured by the mean squared error."""
-    data = [TensorDataset(x, x[:, :3].sum(1, keepdim=True)) for x in map(_inputs, (3, 4))]
-    train, valid = (DataLoader(each, batch_size=64) for each in data)
+    data = [InBatches(x, x[:, :3].sum(1, keepdim=True)) for x in map(_inputs, (3, 4))]
+    train, valid = (DataLoader(each, 64, collate_fn=as_fetched) for each in data)
     measures = {"loss": F.mse_loss, "metric": F.mse_loss, "higher_is_better": False}
     return {"train_loader": train, "valid_loader": valid, **measures}
 

@@ -159,6 +159,7 @@ def legacy_weight_norm(layer: nn.Module) -> nn.Module:
 
 HIDDEN: dict[str, tuple[Callable[[nn.Module], nn.Module], str]] = {
     "legacy": (legacy_weight_norm, "hidden by WeightNorm"),
+    "legacy spectral_norm": (nn.utils.spectral_norm, "hidden by SpectralNorm"),
     "weight_norm": (parametrizations.weight_norm, "hidden by WeightNorm"),
     "spectral_norm": (parametrizations.spectral_norm, "hidden by SpectralNorm"),
     "orthogonal": (parametrizations.orthogonal, "hidden by Orthogonal"),

@@ -53,7 +53,13 @@ def pack_bits(values: NDArray[np.unsignedinteger[Any]], width: int) -> bytes:
 def unpack_bits(
     data: bytes | memoryview, count: int, width: int, dtype: DTypeLike = np.uint64
 ) -> tuple[NDArray[Any], int]:
-    """The inverse of `pack_bits`, and how many bytes it has used."""
+    """The inverse of `pack_bits`, and how many bytes it has used.
+
+    data   the packed values, and what follows them
+    count  how many values there are
+    width  the bits of each
+    dtype  of the values that are returned
+    """
     used = (count * width + 7) // 8
     if used > len(data):
         raise FormatError(f"{count} values of {width} bits need {used} bytes: {len(data)} are left")

@@ -86,7 +86,11 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
 def dtype_of(name: str, array: NDArray[Any], said: str | None = None) -> DType:
-    """The type of the tensor `name`: what is said of it, else what numpy calls it.
+    """The type of a tensor: what is said of it, else what numpy calls it.
+
+    name   of the tensor, for an error
+    array  its elements, of bfloat16 and float8 as unsigned integers
+    said   the name of its type, where numpy has none
 
     >>> dtype_of("w", np.zeros(3, np.float16)).name
     'float16'
@@ -109,7 +113,12 @@ def to_words(array: NDArray[Any], dtype: DType) -> Words:
 
 
 def from_words(words: Words, dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The inverse of `to_words`, in the machine's own byte order."""
+    """The inverse of `to_words`, in the machine's own byte order.
+
+    words  the elements' bits, flat
+    dtype  of the elements
+    shape  of the tensor
+    """
     stored = words.astype(dtype.words, copy=False).view(np.dtype(dtype.storage)).reshape(shape)
     return stored.astype(stored.dtype.newbyteorder("="), copy=False)
 

@@ -47,7 +47,12 @@ class Allowance:
         self._limit = self._left = limit
 
     def take(self, name: str, shape: tuple[int, ...], dtype: DType) -> int:
-        """The number of elements, if they may be had."""
+        """The number of elements of a tensor; an error where they would be too many.
+
+        name   of the tensor, for the error
+        shape  of the tensor
+        dtype  of its elements
+        """
         size = math.prod(shape)
         need = footprint(shape, dtype)
         if need > self._left:

@@ -26,7 +26,6 @@ class Request:
     per_layer  whether the density is each layer's own
     score      one of `scores.SCORES`, by which a density over all layers compares weights
     at_most    whether the density is only an upper limit
-    pattern    the former name of n_to_m, refused
     """
 
     density: float | Mapping[str, float] | None = None
@@ -36,13 +35,8 @@ class Request:
     per_layer: bool = False
     score: str = "lamp"
     at_most: bool = False
-    pattern: object = None
 
     def __post_init__(self) -> None:
-        if self.pattern is not None:
-            raise InputError(
-                f"prune has no argument pattern: N:M sparsity is n_to_m={self.pattern!r}"
-            )
         given = [self.density, self.threshold, self.masks, self.n_to_m]
         if sum(each is not None for each in given) != 1:
             raise InputError("prune takes exactly one of density, threshold, n_to_m and masks")

@@ -20,7 +20,18 @@ from asterism.weights.names import layer, owner
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One line of the table."""
+    """One line of the table.
+
+    name             of the layer
+    shape            of its weight
+    entries          the weights that it has
+    nonzeros         those of them that are left
+    live             its outputs and its inputs that have any weight left
+    kurtosis         of its weights
+    kurtosis_before  of its weights before, where they are known
+    bytes            that it takes in the file
+    macs             multiplications of the dense layer and of the sparse one, where they are known
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -30,7 +41,7 @@ class LayerSummary:
     kurtosis: float | None
     kurtosis_before: float | None
     bytes: int
-    macs: tuple[int, int] | None  # dense, non-zero
+    macs: tuple[int, int] | None
 
     @property
     def density_percent(self) -> float:
@@ -39,7 +50,12 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class Size:
-    """The whole network in memory and in a file; the file is that of `asterism.save`, lossless."""
+    """The whole network in memory and in a file; the file is that of `asterism.save`, lossless.
+
+    dense_bytes  in memory, zeros and all
+    file_bytes   in the file
+    mode         of the file
+    """
 
     dense_bytes: int
     file_bytes: int

@@ -32,18 +32,37 @@ MOST_LAYERS = 24
 
 @dataclass(frozen=True)
 class LayerView:
-    """The drawings of one layer."""
+    """The drawings of one layer.
+
+    name       of the layer
+    row        its line of the table
+    histogram  of its weights, as SVG
+    mask       where weights are left
+    filters    of a convolution, a picture each for before and after
+    """
 
     name: str
     row: LayerSummary
     histogram: str
     mask: Picture | None
-    filters: dict[str, Picture]  # a picture each for before and after
+    filters: dict[str, Picture]
 
 
 @dataclass(frozen=True)
 class NetworkView:
-    """One network as the page shows it."""
+    """One network as the page shows it.
+
+    key      with which the ids of its drawings begin
+    name     of the network
+    diagram  its layers and what they read, as SVG
+    course   of its training, as SVG, where there is a history
+    rows     of the table of its layers
+    table    the address at which they are to be had as CSV
+    size     in memory and in a file
+    layers   the drawings of each layer
+    bench    what `asterism bench --json` has measured
+    config   its settings as text
+    """
 
     key: str
     name: str

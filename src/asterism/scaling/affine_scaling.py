@@ -90,14 +90,7 @@ class AffineScaling(Reweighting):
         self.layers = layers or InTurn()
         self.anneal = anneal or ConstantTau()
         self.normalise, self.on_reweight, self.seed = normalise, on_reweight, seed
-        super().__init__(
-            optimizer,
-            model,
-            penalty,
-            include=include,
-            exclude=exclude,
-            freeze_zeros=freeze_zeros,
-        )
+        super().__init__(optimizer, model, penalty, include, exclude, freeze_zeros)
         self._remember_theta(self.anneal)
 
     # ------------------------------------------------------------------ Algorithm 1

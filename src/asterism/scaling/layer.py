@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from asterism.errors import InputError
 from asterism.scaling.group_penalty import Group, soft_threshold
@@ -26,6 +25,7 @@ from asterism.weights.partition import Partition
 from asterism.weights.sharding import (
     any_shard,
     extremes,
+    is_sharded,
     local,
     place_like,
     sum_over_shards,
@@ -136,7 +136,7 @@ class Layer:
             return theta.abs()
         squares = whole(self.groups.reduce(theta.square()))
         z = self.groups.spread(self.groups.magnitudes(squares))
-        return place_like(z.expand(theta.shape), theta) if isinstance(theta, DTensor) else z
+        return place_like(z.expand(theta.shape), theta) if is_sharded(theta) else z
 
     def move(self, omega: Tensor, theta: Tensor) -> None:
         """The next omega and theta, both or neither; theta is exactly 0 where omega is."""

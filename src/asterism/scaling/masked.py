@@ -42,14 +42,7 @@ class Masked(SparseOptimizer):
         exclude: Sequence[str] | None = None,
         freeze_zeros: bool = True,
     ) -> None:
-        super().__init__(
-            optimizer,
-            model,
-            NoPenalty(),
-            include=include,
-            exclude=exclude,
-            freeze_zeros=freeze_zeros,
-        )
+        super().__init__(optimizer, model, NoPenalty(), include, exclude, freeze_zeros)
 
 
 class DropAndGrow(Masked):

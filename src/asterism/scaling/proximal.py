@@ -58,14 +58,7 @@ class ProximalReweighting(Reweighting):
         check_choice("reweight_every", reweight_every, ("step", "round"))
         self.lam, self.reweight_every = check_lam(lam), reweight_every
         self.layers, self.anneal = layers or AllLayers(), anneal or ConstantTau()
-        super().__init__(
-            optimizer,
-            model,
-            penalty,
-            include=include,
-            exclude=exclude,
-            freeze_zeros=freeze_zeros,
-        )
+        super().__init__(optimizer, model, penalty, include, exclude, freeze_zeros)
         self._remember_theta(self.anneal)
         for layer in self._layers:
             layer.psi = torch.ones_like(layer.param, requires_grad=False)

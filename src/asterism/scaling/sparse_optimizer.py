@@ -63,10 +63,9 @@ class SparseOptimizer(OptimizerWrapper):
         optimizer: Optimizer,
         model: nn.Module,
         penalty: Penalty | Mapping[str, Penalty],
-        *,
-        include: Sequence[str] | None,
-        exclude: Sequence[str] | None,
-        freeze_zeros: bool,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        freeze_zeros: bool = False,
     ) -> None:
         inner.check_supported(optimizer)
         _check_model(type(self).__name__, model)
@@ -156,7 +155,6 @@ class SparseOptimizer(OptimizerWrapper):
         score: str = "lamp",
         at_most: bool = False,
         include: Sequence[str] | None = None,
-        pattern: object = None,
     ) -> None:
         """Sets weights to zero, exactly and for good.
 
@@ -171,7 +169,6 @@ class SparseOptimizer(OptimizerWrapper):
         score      "lamp" or "magnitude": what a global density compares
         at_most    the density is an upper limit: where no more weights are alive, nothing happens
         include    patterns of the layers that all this is about; the others stay as they are
-        pattern    the former name of n_to_m, refused
         """
         if unnamed:
             given = ", ".join(map(repr, unnamed))
@@ -184,7 +181,7 @@ class SparseOptimizer(OptimizerWrapper):
         chosen = pruning.choose_masks(
             {layer.name: layer.param.detach() for layer in layers},
             {layer.name: layer.omega for layer in layers if any_shard(layer.pruned, layer.omega)},
-            pruning.Request(density, threshold, masks, n_to_m, per_layer, score, at_most, pattern),
+            pruning.Request(density, threshold, masks, n_to_m, per_layer, score, at_most),
             pruning.Layout(
                 {layer.name: layer.groups for layer in layers if layer.groups},
                 {layer.name: layer.input_dim for layer in layers},

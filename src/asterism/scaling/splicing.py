@@ -45,14 +45,7 @@ class Splicing(Reweighting):
         exclude: Sequence[str] | None = None,
     ) -> None:
         self.layers = layers or AllLayers()
-        super().__init__(
-            optimizer,
-            model,
-            penalty,
-            include=include,
-            exclude=exclude,
-            freeze_zeros=False,
-        )
+        super().__init__(optimizer, model, penalty, include, exclude)
         for layer in self._layers:
             layer.latent = layer.param.detach().clone()
 

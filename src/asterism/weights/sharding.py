@@ -5,34 +5,49 @@ A plain tensor is a shard that is the whole. Knows DTensor, and nothing of what 
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+    from typing_extensions import TypeIs
+
+
+def is_sharded(tensor: Tensor) -> TypeIs[DTensor]:
+    """A DTensor. Where nobody has imported its module, which takes over a second, there is none."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with its shards and partial sums put together."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def local(tensor: Tensor) -> Tensor:
     """This rank's shard, sharing its memory."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def place_like(tensor: Tensor, like: Tensor) -> Tensor:
     """`tensor`, the same on every rank, sharded as `like` is."""
-    if isinstance(like, DTensor) and not isinstance(tensor, DTensor):
+    if is_sharded(like) and not is_sharded(tensor):
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
     return tensor
 
 
 def from_local(part: Tensor, like: Tensor) -> Tensor:
     """The tensor whose shard on each rank is `part`, sharded as `like` is."""
-    if not isinstance(like, DTensor):
+    if not is_sharded(like):
         return part
+    from torch.distributed.tensor import DTensor
+
     return DTensor.from_local(
         part, like.device_mesh, like.placements, shape=like.shape, stride=like.stride()
     )
@@ -40,8 +55,10 @@ def from_local(part: Tensor, like: Tensor) -> Tensor:
 
 def place_of(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape of this rank's shard, and the index in the whole of its first entry."""
-    if not isinstance(tensor, DTensor):
+    if not is_sharded(tensor):
         return tuple(tensor.shape), (0,) * tensor.ndim
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
     return compute_local_shape_and_global_offset(
         tensor.shape, tensor.device_mesh, tensor.placements
     )
@@ -49,7 +66,7 @@ def place_of(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def sum_over_shards(part: Tensor, like: Tensor) -> Tensor:
     """The sum over all ranks of what each has found in its shard of `like`; in place."""
-    if isinstance(like, DTensor):
+    if is_sharded(like):
         for dim, placement in enumerate(like.placements):
             if not placement.is_replicate():
                 dist.all_reduce(part, group=like.device_mesh.get_group(dim))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
+from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from asterism.errors import InputError
@@ -28,8 +29,10 @@ SPARSE_MODULES = (
 )
 UNHIDE = (
     "make them plain weights first (torch.nn.utils.parametrize.remove_parametrizations, or"
-    " torch.nn.utils.remove_weight_norm)"
+    " torch.nn.utils.remove_weight_norm and remove_spectral_norm)"
 )
+# What the older functions hang before a layer's forward, and the parameters that they leave there.
+OLD_HOOKS = {WeightNorm: ("_g", "_v"), SpectralNorm: ("_orig",)}
 
 
 @dataclass(frozen=True)
@@ -186,9 +189,10 @@ def _hidden_parameters(
                 for param in steps.parameters():
                     yield param, (module, how)
         for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, WeightNorm):
-                for part in ("g", "v"):
-                    yield module.get_parameter(f"{hook.name}_{part}"), (module, "WeightNorm")
+            if isinstance(hook, WeightNorm | SpectralNorm):
+                for ending in OLD_HOOKS[type(hook)]:
+                    param = module.get_parameter(f"{hook.name}{ending}")
+                    yield param, (module, type(hook).__name__)
 
 
 def _named_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Parameter]]:

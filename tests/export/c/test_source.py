@@ -45,7 +45,11 @@ def record() -> Net:
 
 
 @needs_compiler
-@pytest.mark.parametrize("speed", [False, True], ids=["size", "speed"])
+@pytest.mark.parametrize(
+    "speed",
+    # Written out weight by weight, it takes the compiler many seconds.
+    [pytest.param(False, id="size"), pytest.param(True, id="speed", marks=pytest.mark.slow)],
+)
 def test_the_record_fits_where_it_has_to(record: Net, speed: bool, tmp_path: Path) -> None:
     network = portable(record.graph, record.weights)
     x = np.random.default_rng(0).random((20, *record.input_shape), np.float32)

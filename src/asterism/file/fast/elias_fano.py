@@ -39,7 +39,12 @@ def encode(where: Words, size: int) -> Iterator[bytes]:
 
 
 def decode(reader: Reader, count: int, size: int) -> Iterator[Places]:
-    """Takes its bytes at once, and gives the positions in ascending pieces."""
+    """The positions in ascending pieces; their bytes are taken at once.
+
+    reader  where the bytes are next
+    count   how many positions there are
+    size    the elements among which they are
+    """
     if not 0 < count <= size:
         raise FormatError(f"{count} non-zero elements among {size}")
     low = _low_bits(size, count)

@@ -44,7 +44,13 @@ def packed_size(count: int, width: int) -> int:
 
 
 def unpack(data: memoryview, count: int, width: int, dtype: np.dtype[Any]) -> Iterator[Words]:
-    """The inverse of `pack`: chunks of little-endian words of the given type."""
+    """The inverse of `pack`: chunks of little-endian words.
+
+    data   the packed bytes, neither more nor fewer
+    count  how many words there are
+    width  the bits of each that were packed
+    dtype  of the words
+    """
     if len(data) != packed_size(count, width) or width > 8 * dtype.itemsize:
         raise FormatError(f"{count} values of {width} bits cannot take {len(data)} bytes")
     stored, at = np.frombuffer(data, np.uint8), 0

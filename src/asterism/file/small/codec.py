@@ -85,7 +85,13 @@ class _Description:
     def decode(
         self, raw: memoryview, allowance: Allowance, taken: set[str], marks: list[float]
     ) -> tuple[Tensor, int]:
-        """The next tensor, and how many raw bytes it has used; marks the ends of its parts."""
+        """The next tensor, and how many raw bytes it has used.
+
+        raw        the bytes that follow the coded part
+        allowance  what may be decoded in all
+        taken      the names so far, to which this one is added
+        marks      bits used so far; the ends of the tensor's parts are added
+        """
         name = decode_name(self.stream.text(b""), taken)
         dtype = dtype_numbered(self.stream.number(0, Slot.DTYPE))
         shape = self._shape(())

@@ -27,7 +27,14 @@ _STRETCH = 1 << 12
 
 
 def code_indices(coder: Coder, index: Indices, where: Places, grid: Grid, size: int) -> Indices:
-    """The indices into a table of `size` > 1, of the elements at the flat places `where`."""
+    """The indices of elements into their table.
+
+    coder  writes them, or reads them
+    index  the indices; what a decoder is given is ignored
+    where  the flat places of the elements
+    grid   the shape of the tensor as rows, channels and places
+    size   the entries of the table, more than one
+    """
     levels = (size - 1).bit_length()
     stride = grid.channels * grid.places
     tables = [_NODES, *(CLASSES * _NODES,) * 3, min(grid.channels, MAX_CHANNELS) * _NODES]

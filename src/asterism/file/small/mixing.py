@@ -62,7 +62,14 @@ def squash(x: int) -> int:
 
 
 class Mixer:
-    """Codes bits, each with one base cell and one cell in each of several tables."""
+    """Codes bits, each with one base cell and one cell in each of several tables.
+
+    coder   writes the bits, or reads them
+    bases   how many base cells there are
+    tables  how many cells each table has
+    prior   how many bits of the base's kind an unseen cell has seen
+    weight  that each table begins with, in units of 2⁻¹⁶
+    """
 
     def __init__(
         self,
@@ -80,7 +87,12 @@ class Mixer:
         self._prior = prior
 
     def code(self, bit: int, base: int, cells: Sequence[int] = ()) -> int:
-        """The bit, told to the encoder or by the decoder; all cells learn from it."""
+        """The bit, told to the encoder or by the decoder; all cells learn from it.
+
+        bit    0 or 1; a decoder ignores it
+        base   the number of its base cell
+        cells  the number of its cell in each table; none where the base is all that is known
+        """
         p0 = self._base_ones[base] * ONE // self._base_seen[base]
         p0 = min(max(p0, LEAST), ONE - LEAST)
         p, pulls = self._mix(p0, cells) if cells else (p0, ())

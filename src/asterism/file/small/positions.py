@@ -21,7 +21,12 @@ _LAST = MAX_CELLS - 1
 
 
 def code_bits(coder: Coder, bits: Mask, hints: bytes) -> Mask:
-    """One bit per unit, given a hint and the two bits before it."""
+    """One bit per unit, given a hint and the two bits before it.
+
+    coder  writes them, or reads them
+    bits   the bits; of what a decoder is given only the number counts
+    hints  a level for each unit
+    """
     mixer = Mixer(coder, LEVELS, [4])
     before, found = 0, bytearray()
     for bit, hint in zip(bits.tobytes(), hints, strict=True):
@@ -34,7 +39,14 @@ def code_bits(coder: Coder, bits: Mask, hints: bytes) -> Mask:
 def code_mask(
     stream: Stream, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes
 ) -> None:
-    """The mask, of the grid's shape; a decoder fills in the zeros that it is given."""
+    """The mask of a tensor.
+
+    stream         writes it, or reads it
+    mask           of the grid's shape; a decoder fills in the zeros that it is given
+    grid           the shape of the tensor as rows, channels and places
+    row_hints      a level for each row
+    channel_hints  a level for each channel
+    """
     rows, channels = _alive(stream, mask, grid)
     rows, channels = stream.bits(rows, row_hints), stream.bits(channels, channel_hints)
     hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
@@ -52,7 +64,15 @@ def _alive(stream: Stream, mask: Mask, grid: Grid) -> tuple[Mask, Mask]:
 def code_rows(
     coder: Coder, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes
 ) -> None:
-    """The elements of the live rows and channels, in place."""
+    """The elements of the live rows and channels, in place.
+
+    coder     writes them, or reads them
+    mask      of the grid's shape; a decoder fills it in
+    grid      the shape of the tensor as rows, channels and places
+    rows      the numbers of the live rows
+    channels  the numbers of the live channels
+    hints     a level for each live channel
+    """
     code_row = _code_kernels if grid.places > 1 else _code_line
     mixer = _mixer(coder, len(hints), grid.places)
     above = bytes(len(hints) * grid.places)

@@ -75,10 +75,23 @@ class Stream(Protocol):
         """One bit per unit, in the light of a hint for each."""
 
     def rows(self, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes) -> None:
-        """The live rows and channels of a mask, in place; hints are of the live channels."""
+        """The elements of a mask, in place; a stream that reads fills them in.
+
+        mask      of the grid's shape
+        grid      the shape of the tensor as rows, channels and places
+        rows      the numbers of the live rows
+        channels  the numbers of the live channels
+        hints     a level for each live channel
+        """
 
     def indices(self, index: Indices, where: Places, grid: Grid, size: int) -> Indices:
-        """Indices into a table of `size` > 1, of the elements at the flat places `where`."""
+        """The indices of elements into their table.
+
+        index  the indices
+        where  the flat places of the elements
+        grid   the shape of the tensor as rows, channels and places
+        size   the entries of the table, more than one
+        """
 
     def finish(self) -> bytes:
         """The bytes written; of a stream that reads none, but it must be at its end."""

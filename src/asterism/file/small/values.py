@@ -26,7 +26,14 @@ _ENTRY_BITS = 4
 
 
 class Split(NamedTuple):
-    """Elements as indices into a table, and the low bits left out of it."""
+    """Elements as indices into a table, and the low bits left out of it.
+
+    shift    trailing zeros that all magnitudes share
+    low      bits of each element that are not in the table
+    table    the other bits, with the sign, in ascending order
+    indices  the place of each element in the table
+    rest     the low bits of each element
+    """
 
     shift: int
     low: int
@@ -76,7 +83,13 @@ def _entries(parts: Split, dtype: DType) -> Words:
 
 
 def code_split(stream: Stream, slots: Sequence[int], parts: Split, dtype: DType) -> Split:
-    """All but the indices and the rest."""
+    """All of a split but its indices and its rest.
+
+    stream  writes it, or reads it
+    slots   of the shift, the low bits, the table's size, its first entry and its gaps
+    parts   the split; a stream that reads takes its indices and its rest from it
+    dtype   of the elements
+    """
     shift_slot, low_slot, count_slot, first_slot, gap_slot = slots
     shift = stream.number(parts.shift, shift_slot)
     low = stream.number(parts.low, low_slot)

@@ -37,7 +37,12 @@ class Bar(NamedTuple):
 
 
 def draw_diagram(key: str, layers: Sequence[LayerSummary], wiring: Wiring) -> str:
-    """The picture of one network; of a very deep one the first layers."""
+    """The picture of one network; of a very deep one the first layers.
+
+    key     of the network, with which the ids of the picture begin
+    layers  what is left of each
+    wiring  by name, the layers that a layer reads
+    """
     by_name = {each.name: each for each in layers}
     order = [layer(name) for name in wiring if layer(name) in by_name][:MOST_LAYERS]
     reads = {layer(name): [layer(each) for each in sources] for name, sources in wiring.items()}

@@ -11,7 +11,13 @@ BINS = 81
 
 
 def draw_histogram(key: str, name: str, before: Tensor | None, after: Tensor) -> str:
-    """How the weights of a layer are spread, on a logarithmic count, before and after."""
+    """How the weights of a layer are spread, on a logarithmic count.
+
+    key     with which the ids of the picture begin
+    name    of the layer
+    before  its weights before, where they are known
+    after   its weights
+    """
     tensors = {"after": after} if before is None else {"before": before, "after": after}
     reach = max(float(tensor.abs().max()) for tensor in tensors.values()) or 1.0
     edges = np.linspace(-reach, reach, BINS + 1)

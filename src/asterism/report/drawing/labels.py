@@ -45,7 +45,12 @@ class Box(NamedTuple):
 def label_points(
     axes: Axes, labels: Sequence[Label], others: Sequence[tuple[float, float]] = ()
 ) -> None:
-    """Writes each name where it meets no point, labelled or other, and no earlier name."""
+    """Writes each name where it meets no point and no earlier name.
+
+    axes    on which the points are drawn
+    labels  names with their points
+    others  points without a name
+    """
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.set_dpi(72)  # so that a pixel is a point

@@ -65,7 +65,12 @@ class Canvas:
         self.marks: dict[str, str] = {}
 
     def mark(self, artist: Artist, mark: str, text: str) -> None:
-        """Gives an artist the id `mark` and a tooltip."""
+        """Gives what is drawn an id and a tooltip.
+
+        artist  what is drawn
+        mark    the id
+        text    of the tooltip
+        """
         artist.set_gid(mark)
         self.marks[mark] = text
 

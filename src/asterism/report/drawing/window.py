@@ -16,11 +16,16 @@ MOST_OVER_MEDIAN = 2.5
 
 @dataclass(frozen=True)
 class Window:
-    """From the bottom of an axis to its top, and the marker of what lies beyond."""
+    """From the bottom of an axis to its top, and the marker of what lies beyond.
+
+    bottom  the lowest score that is shown
+    top     the highest
+    arrow   matplotlib's: "v" where failures are below, "^" where they are above
+    """
 
     bottom: float
     top: float
-    arrow: str  # matplotlib's: "v" where failures are below, "^" where they are above
+    arrow: str
 
     def clip(self, score: float) -> float:
         """The score, or the edge beyond which it lies.

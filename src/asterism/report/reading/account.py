@@ -20,22 +20,45 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One point of the trade-off: a number of weights, and the score with them."""
+    """One point of the trade-off: a number of weights, and the score with them.
+
+    name             of the row or the trial
+    nonzeros         the weights that are left, the mean over the seeds
+    density_percent  their share of all
+    score            with them, the mean over the seeds
+    spread           of the score: its sample standard deviation over the seeds
+    seeds            how many runs it is the mean of
+    network          the key of the network that shows it
+    role             "front", "dense", "chosen" or "tried"
+    within           whether it is within the tolerance, if there is one
+    """
 
     name: str
     nonzeros: float
     density_percent: float
     score: float
-    spread: float | None = None  # sample standard deviation over the seeds
+    spread: float | None = None
     seeds: int = 1
-    network: str = ""  # the key of the network that shows it
-    role: str = "front"  # or "dense", "chosen", "tried"
-    within: bool | None = None  # the tolerance, if there is one
+    network: str = ""
+    role: str = "front"
+    within: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One network, before (where that is known) and after."""
+    """One network, before (where that is known) and after.
+
+    key      that outcomes name it by
+    name     as the page shows it
+    weights  the names of the parameters that are made sparse
+    after    all its tensors
+    wiring   by name, the layers that a layer reads
+    before   its tensors before
+    history  of its training, epoch by epoch
+    config   its settings
+    model    its name in `asterism.experiments.networks`, if it has one
+    bench    what `asterism bench --json` has measured
+    """
 
     key: str
     name: str
@@ -45,13 +68,27 @@ class Network:
     before: State | None = None
     history: History = field(default_factory=list)
     config: Record = field(default_factory=dict)
-    model: str | None = None  # as named in `asterism.experiments.networks`
+    model: str | None = None
     bench: list[Record] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """All that a page is made of."""
+    """All that a page is made of.
+
+    title             of the page
+    summary           lines of its head: what, and its value
+    score_name        what is measured
+    outcomes          the points of the trade-off
+    networks          those that are shown
+    published         what others have published for such a network
+    tolerance         the worst score that a search was allowed
+    higher_is_better  whether a higher score is better
+    in_points         whether the score is a percentage
+    command           that made the run
+    made              when, where and with which versions
+    trials            of a search
+    """
 
     title: str
     summary: list[tuple[str, str]]
@@ -61,7 +98,7 @@ class Account:
     published: tuple[PublishedPoint, ...] = ()
     tolerance: float | None = None
     higher_is_better: bool = False
-    in_points: bool = True  # whether the score is a percentage
+    in_points: bool = True
     command: str | None = None
     made: Provenance = field(default_factory=lambda: Provenance(""))
     trials: list[TrialRecord] = field(default_factory=list)
