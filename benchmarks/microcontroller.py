@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from examples.net import loaders
 from torch import nn
 
 import asterism
@@ -32,7 +33,6 @@ from asterism.export.onnx import onnx_bytes
 from asterism.graph.rebuild import examples, rebuild
 from asterism.graph.stages import Array
 from asterism.runtime import Net, load
-from examples.net import loaders
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests/export/c/emulated"))
@@ -142,7 +142,7 @@ def _digits() -> Case:
     task.fit(model, torch.optim.AdamW(model.parameters(), lr=3e-3), epochs=25)
     found = asterism.sparsify(model, task, max_drop=1.0, max_epochs=60)
     images = next(iter(loaders()[1]))[0].numpy()
-    return Case(f"MLP on digits, {found.best.weights} weights", _saved(model, images), images)
+    return Case(f"MLP on digits, {found.best.nonzeros} weights", _saved(model, images), images)
 
 
 def _saved(model: nn.Module, images: Array) -> Net:

@@ -1,4 +1,4 @@
-"""Writes operations.h and primer.h: what C has to know as Python knows it.
+"""Writes operations.h, table.h and primer.h: what C has to know as Python knows it.
 
 python src/libasterism/generate.py
 """
@@ -17,17 +17,23 @@ BEGIN = "/* Written by generate.py: do not edit. */\n\n"
 
 def headers() -> dict[str, str]:
     """The text of each file."""
-    return {"operations.h": _operations(), "primer.h": _primer()}
+    return {"operations.h": _names(), "table.h": _table(), "primer.h": _primer()}
 
 
-def _operations() -> str:
-    """An enumeration of operations, of the settings of each, and a table of both."""
-    found = sorted(OPERATIONS.values(), key=lambda operation: operation.code)
-    parts = [_enum([f"op_{each.name}" for each in found])]
-    parts += [_enum([f"{each.name}_{name}" for name in each.defaults]) for each in found]
-    rows = "\n".join(map(_row, found))
-    parts.append(f"static const Operation OPERATIONS[] = {{\n{rows}\n}};")
+FOUND = sorted(OPERATIONS.values(), key=lambda operation: operation.code)
+
+
+def _names() -> str:
+    """An enumeration of operations, and one of the settings of each."""
+    parts = [_enum([f"op_{each.name}" for each in FOUND])]
+    parts += [_enum([f"{each.name}_{name}" for name in each.defaults]) for each in FOUND]
     return BEGIN + "\n".join(part for part in parts if part) + "\n"
+
+
+def _table() -> str:
+    """How files hold each operation, in the order of the enumeration."""
+    rows = "\n".join(map(_row, FOUND))
+    return f"{BEGIN}static const Operation OPERATIONS[] = {{\n{rows}\n}};\n"
 
 
 def _enum(names: list[str]) -> str:

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "net.h"
-#include "operations.h"
+#include "table.h"
 
 enum { OPERATION_COUNT = sizeof OPERATIONS / sizeof *OPERATIONS };
 enum { ONE_INPUT = 1, VERSION = 2, FILE_LIST = 8 };
@@ -184,6 +184,7 @@ static bool read_node(Reader *r, Node *node, int place, int64_t *expected)
     if (!node->operation)
         return fail(r->report, ASTERISM_UNSUPPORTED, "layer %d has the unknown code %lld: the file needs a"
                     " newer library", place, (long long)code / 2);
+    node->op = (int)(node->operation - OPERATIONS);
     return read_inputs(r, node, place, code % 2) && read_weights(r, node, place, expected) &&
            read_settings(r, node, place);
 }

@@ -46,7 +46,7 @@ bool read_file(Report *report, const uint8_t *data, size_t size, Tensors *tensor
                const uint8_t **graph, size_t *graph_size);
 void free_tensors(Tensors *tensors);
 
-/* An operation as files know it; operations.h holds all of them. */
+/* An operation as files know it; table.h holds all of them. */
 typedef struct {
     const char *name;
     int code, arity, weights, settings;
@@ -87,7 +87,7 @@ typedef struct {
 
 typedef struct {
     const Operation *operation;
-    int out;
+    int op, out; /* its place in operations.h, the value that it makes */
     int *inputs, count;
     int64_t weights[MAX_WEIGHTS]; /* the number of a tensor, -v for the value v, or NONE */
     double settings[MAX_SETTINGS];
@@ -119,7 +119,6 @@ struct asterism_net {
 
 /* The graph, the shapes of its values and its work: graph.c, shapes.c */
 bool read_graph(Report *report, asterism_net *net, const uint8_t *data, size_t size);
-int op_of(const Node *node);
 bool find_shapes(Report *report, asterism_net *net);
 
 /* What layers need before the first example, the memory of values, and one example: run.c.

@@ -199,7 +199,7 @@ static void run_conv(const asterism_net *net, const Node *node, const float *x, 
 static bool make_windows(Report *report, const asterism_net *net, Node *node)
 {
     const Value *in = input(net, node, 0), *out = &net->values[node->out];
-    int op = op_of(node);
+    int op = node->op;
     bool average = op == OP_AVG_POOL || op == OP_ADAPTIVE_AVG_POOL;
     PoolAxis axes[2] = {pool_axis(node, in, out, 0), pool_axis(node, in, out, 1)};
     int64_t rows = axes[0].out, columns = axes[1].out;
@@ -235,7 +235,7 @@ static void run_pool(const asterism_net *net, const Node *node, const float *x, 
 /* Factors and shifts of a norm, where it has any. */
 static bool make_norm(Report *report, asterism_net *net, Node *node)
 {
-    int op = op_of(node), weights = node->operation->weights;
+    int op = node->op, weights = node->operation->weights;
     Weight w[4] = {{0}};
     int64_t size = 0;
     for (int i = 0; i < weights; i++) {
@@ -260,7 +260,7 @@ static bool make_norm(Report *report, asterism_net *net, Node *node)
 static void run_norm(const asterism_net *net, const Node *node, const float *x, float *y)
 {
     const Value *out = &net->values[node->out];
-    int op = op_of(node);
+    int op = node->op;
     int64_t channels = out->shape[0], length = out->size / channels, rows = 1, size = out->size;
     if (op == OP_GROUP_NORM) {
         rows = (int64_t)node->settings[GROUP_NORM_GROUPS];
@@ -285,7 +285,7 @@ static const int8_t WHICH[] = {[OP_ADD] = 0, [OP_MUL] = 1, [OP_SUB] = 2, [OP_DIV
 static bool make_axes(Report *report, const asterism_net *net, Node *node)
 {
     const Value *in = input(net, node, 0), *out = &net->values[node->out];
-    bool is_prelu = op_of(node) == OP_PRELU;
+    bool is_prelu = node->op == OP_PRELU;
     const int64_t *other = is_prelu ? NULL : input(net, node, 1)->shape;
     int64_t steps[2] = {1, 1};
     node->bounds = take(report, 3 * (size_t)out->rank + 1, sizeof(int32_t));
@@ -303,7 +303,7 @@ static bool make_axes(Report *report, const asterism_net *net, Node *node)
 static void run_two(const asterism_net *net, const Node *node, const float *a, const float *b, float *y)
 {
     const Value *out = &net->values[node->out];
-    int op = op_of(node);
+    int op = node->op;
     int64_t size = out->size;
     bool alike = op != OP_PRELU && input(net, node, 0)->size == size && input(net, node, 1)->size == size;
     if (alike && op == OP_ADD)
@@ -320,7 +320,7 @@ static void run_two(const asterism_net *net, const Node *node, const float *a, c
 static bool make_steps(Report *report, const asterism_net *net, Node *node)
 {
     const Value *out = &net->values[node->out];
-    int op = op_of(node);
+    int op = node->op;
     Weight weight = op == OP_CUT ? weight_of(net, node, 0) : (Weight){0};
     const int64_t *shape = op == OP_CUT ? weight.shape : input(net, node, 0)->shape;
     node->bounds = take(report, (size_t)out->rank + 1, sizeof(int32_t));
@@ -517,7 +517,7 @@ static void gru_step(const float *given, const float *own, float *h, int64_t uni
 static void run_recurrent(const asterism_net *net, const Node *node, const float *const *x, float *y, float *scratch)
 {
     const Value *in = input(net, node, 0);
-    bool lstm = op_of(node) == OP_LSTM;
+    bool lstm = node->op == OP_LSTM;
     int directions = node->matrices[2].rows ? 2 : 1;
     int64_t units = node->matrices[1].columns, rows = node->matrices[1].rows, steps = in->shape[0];
     float *h = scratch, *c = h + units, *given = c + units, *own = given + rows;
@@ -546,11 +546,11 @@ static void run_recurrent(const asterism_net *net, const Node *node, const float
 static void run_constant(const asterism_net *net, const Node *node, float *y)
 {
     Weight w = weight_of(net, node, 0);
-    if (op_of(node) == OP_CUT) {
+    if (node->op == OP_CUT) {
         run_steps(net, node, w.numbers, y);
         return;
     }
-    if (op_of(node) == OP_WEIGHT) {
+    if (node->op == OP_WEIGHT) {
         memcpy(y, w.numbers, (size_t)w.size * sizeof *y);
         return;
     }
@@ -573,7 +573,7 @@ static void run_each(const Node *node, const float *x, float *y, int64_t size)
 {
     const double *s = node->settings;
     int32_t n = small(size);
-    switch (op_of(node)) {
+    switch (node->op) {
     case OP_RELU: relu(x, y, n); break;
     case OP_GELU: s[GELU_TANH] != 0 ? gelu_tanh(x, y, n) : gelu(x, y, n); break;
     case OP_SILU: silu(x, y, n); break;
@@ -601,7 +601,7 @@ static void run_each(const Node *node, const float *x, float *y, int64_t size)
 static bool make(Report *report, asterism_net *net, Node *node)
 {
     Weight weight = node->operation->weights ? weight_of(net, node, 0) : (Weight){0};
-    switch (op_of(node)) {
+    switch (node->op) {
     case OP_LINEAR:
         kept(net, node, 1);
         return make_sparse(report, &weight, &node->matrices[0]);
@@ -630,7 +630,7 @@ static bool make(Report *report, asterism_net *net, Node *node)
 static void run_node(const asterism_net *net, const Node *node, const float *const *x, float *y, float *scratch)
 {
     const Value *in = input(net, node, 0), *out = &net->values[node->out];
-    int rank = in->rank, op = op_of(node), axis;
+    int rank = in->rank, op = node->op, axis;
     switch (op) {
     case OP_LINEAR: run_linear(net, node, x[0], y); break;
     case OP_CONV: case OP_CONV3D: case OP_CONV_TRANSPOSE: run_conv(net, node, x[0], y); break;
@@ -738,7 +738,7 @@ static void place_values(asterism_net *net)
         Value *out = &net->values[node->out], *first = &net->values[net->values[node->inputs[0]].root];
         if (!node->needed || out->constant) continue;
         bool alone = first->last == i && !first->constant && first >= net->values + net->input_count;
-        node->in_place = alone && is_each(op_of(node));
+        node->in_place = alone && is_each(node->op);
         out->offset = node->in_place ? first->offset : place(gaps, &count, out->size, &net->workspace);
         for (int k = 0; k < node->count; k++) {
             Value *root = &net->values[net->values[node->inputs[k]].root];

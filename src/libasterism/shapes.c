@@ -16,8 +16,6 @@
 #define MAX_ROWS ((int64_t)1 << 16)
 enum { ADDED, SHOWN, HIDDEN };
 
-int op_of(const Node *node) { return (int)(node->operation - OPERATIONS); }
-
 Weight weight_of(const asterism_net *net, const Node *node, int number)
 {
     int64_t place = node->weights[number];
@@ -83,7 +81,7 @@ static void like_image(Fitting *f, int64_t channels, int64_t height, int64_t wid
 bool geometry_of(const Node *node, const Value *input, const Weight *weight, Geometry *g)
 {
     const double *s = node->settings;
-    int op = op_of(node), axes = input->rank - 1;
+    int op = node->op, axes = input->rank - 1;
     if (!weight->shape || weight->rank != input->rank + 1 || axes < 1 || axes > 3 || !weight->size)
         return false;
     if ((op == OP_CONV && axes > 2) || (op == OP_CONV3D && axes < 3)) return false;
@@ -162,7 +160,7 @@ PoolAxis pool_axis(const Node *node, const Value *input, const Value *out, int a
     bool signal = input->rank == 2;
     PoolAxis found = {.size = signal && axis == 0 ? 1 : input->shape[signal ? 1 : 1 + axis],
                       .out = signal && axis == 0 ? 1 : out->shape[signal ? 1 : 1 + axis], .dilation = 1};
-    int op = op_of(node);
+    int op = node->op;
     if (op == OP_ADAPTIVE_AVG_POOL || op == OP_ADAPTIVE_MAX_POOL) {
         found.adaptive = true;
         return found;
@@ -194,7 +192,7 @@ void pool_window(const PoolAxis *a, int64_t output, int64_t *first, int64_t *end
 static bool pooling(Fitting *f)
 {
     if (!is_image(f)) return false;
-    int op = op_of(f->node);
+    int op = f->node->op;
     int64_t sizes[2] = {1, 1};
     if (op == OP_ADAPTIVE_AVG_POOL || op == OP_ADAPTIVE_MAX_POOL) {
         for (int axis = 0; axis < 2; axis++) {
@@ -225,7 +223,7 @@ static bool pooling(Fitting *f)
 
 static bool norm(Fitting *f)
 {
-    int op = op_of(f->node), weights = f->node->operation->weights;
+    int op = f->node->op, weights = f->node->operation->weights;
     bool by_channel = op == OP_BATCH_NORM || op == OP_GROUP_NORM;
     int64_t rank = by_channel ? 1 : setting(f, LAYER_NORM_RANK);
     if (!need(f, f->in->rank > 0 && rank > 0 && rank <= f->in->rank, "its rank")) return false;
@@ -275,7 +273,7 @@ static bool cat(Fitting *f)
 static bool view(Fitting *f)
 {
     const Node *node = f->node;
-    if (op_of(node) == OP_FLATTEN) {
+    if (node->op == OP_FLATTEN) {
         int64_t start = setting(f, FLATTEN_START) - 1, end = setting(f, FLATTEN_END);
         if (end == -1) end = f->in->rank;
         if (!need(f, start >= 0 && start < end && end <= f->in->rank, "its dimensions")) return false;
@@ -307,7 +305,7 @@ static bool moving(Fitting *f)
     const Node *node = f->node;
     int rank = f->in->rank;
     same_shape(f->out, f->in);
-    if (op_of(node) == OP_PERMUTE) {
+    if (node->op == OP_PERMUTE) {
         uint32_t seen = 0;
         need(f, node->listed == rank, "its dimensions");
         for (int i = 0; i < node->listed && !f->what; i++) {
@@ -318,7 +316,7 @@ static bool moving(Fitting *f)
         }
         return !f->what;
     }
-    if (op_of(node) == OP_EXPAND) {
+    if (node->op == OP_EXPAND) {
         if (!need(f, node->listed == rank, "its sizes")) return false;
         for (int i = 0; i < rank; i++) {
             int64_t size = node->list[i], old = f->in->shape[i];
@@ -327,7 +325,7 @@ static bool moving(Fitting *f)
         }
         return !f->what;
     }
-    bool pads = op_of(node) == OP_PAD;
+    bool pads = node->op == OP_PAD;
     int64_t axis = setting(f, pads ? PAD_DIM : SLICE_DIM) - 1;
     if (!need(f, axis >= 0 && axis < rank, "its dimension")) return false;
     int64_t size = f->in->shape[axis];
@@ -349,7 +347,7 @@ static bool moving(Fitting *f)
 static bool reduction(Fitting *f)
 {
     same_shape(f->out, f->in);
-    if (op_of(f->node) != OP_MEAN) {
+    if (f->node->op != OP_MEAN) {
         int64_t dim = setting(f, SOFTMAX_DIM);
         return need(f, dim < 0 && dim >= -f->in->rank, "its dimension");
     }
@@ -436,7 +434,7 @@ static bool embedding(Fitting *f)
 static bool constant(Fitting *f)
 {
     const Weight *w = &f->weights[0];
-    int op = op_of(f->node);
+    int op = f->node->op;
     if (!need(f, w->shape && w->size, "its weight is missing")) return false;
     if (!need(f, w->rank <= (op == OP_CUT ? MAX_LIST : 7), "its weight has too many dimensions")) return false;
     f->out->rank = w->rank;
@@ -473,7 +471,7 @@ static int64_t units_of(const Weight *w, int64_t gates, int64_t features)
 
 static bool recurrent(Fitting *f)
 {
-    bool lstm = op_of(f->node) == OP_LSTM, both = false;
+    bool lstm = f->node->op == OP_LSTM, both = false;
     int64_t gates = lstm ? 4 : 3, cells = lstm ? setting(f, LSTM_CELLS) : 0;
     int states = lstm ? 2 : 1, count = f->node->count;
     for (int i = 4; i < 8; i++) both = both || f->weights[i].shape;
@@ -508,7 +506,7 @@ static bool each(Fitting *f)
 
 static bool fit(Fitting *f)
 {
-    switch (op_of(f->node)) {
+    switch (f->node->op) {
     case OP_CONV: case OP_CONV3D: case OP_CONV_TRANSPOSE: return convolution(f);
     case OP_LINEAR: return linear(f);
     case OP_MAX_POOL: case OP_AVG_POOL: case OP_ADAPTIVE_AVG_POOL: case OP_ADAPTIVE_MAX_POOL: return pooling(f);
@@ -541,7 +539,7 @@ static double work_of(const Fitting *f)
     for (int i = 0; i < f->node->operation->weights; i++) nonzeros += (double)f->weights[i].nonzeros;
     for (int i = 0; i < out->rank - 1; i++) rows *= (double)out->shape[i];
     for (int i = 1; i < out->rank; i++) places *= (double)out->shape[i];
-    switch (op_of(f->node)) {
+    switch (f->node->op) {
     case OP_CONV: case OP_CONV3D: case OP_CONV_TRANSPOSE:
         return (nonzeros + (double)in->shape[0]) * places;
     case OP_MAX_POOL: case OP_AVG_POOL:
@@ -597,7 +595,7 @@ static bool weights_exist(Report *report, const asterism_net *net, const Node *n
 static bool settle(Report *report, asterism_net *net, const Node *node, int place)
 {
     Value *out = &net->values[node->out];
-    int op = op_of(node);
+    int op = node->op;
     bool ids = true, constant = op == OP_WEIGHT || op == OP_WEIGHT_NORM || op == OP_CUT, all = true;
     for (int i = 0; i < node->count; i++) {
         ids = ids && net->values[node->inputs[i]].whole;

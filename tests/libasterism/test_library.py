@@ -53,7 +53,8 @@ def test_it_answers_as_the_runtime_does(program: Path, tmp_path: Path) -> None:
         assert answer.status == OK, f"{name}: {answer.message}"
         net = Net(graph, {str(place): weight for place, weight in enumerate(weights)})
         for mine, truth in zip(answer.outputs, expected(net), strict=True):
-            assert_close(mine[None], truth[None], name)
+            # Some of these amplify rounding: there the runtime is as far from exact numbers.
+            assert_close(mine[None], truth[None], name, tolerance=3e-5)
 
 
 def test_it_reads_every_precision_and_both_modes(program: Path, tmp_path: Path) -> None:
@@ -155,7 +156,9 @@ def test_what_is_generated_is_up_to_date() -> None:
     finally:
         sys.path.remove(str(SOURCES))
     for name, text in headers().items():
-        assert (SOURCES / name).read_text() == text, f"run python src/libasterism/generate.py: {name}"
+        assert (SOURCES / name).read_text() == text, (
+            f"run python src/libasterism/generate.py: {name}"
+        )
 
 
 @pytest.mark.skipif(not has_cmake(), reason="there is no cmake here")

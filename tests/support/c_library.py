@@ -20,6 +20,10 @@ SOURCES = ROOT / "src/libasterism"
 FILES = [SOURCES / f"{name}.c" for name in ("asterism", "tensors", "graph", "shapes", "run")]
 FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# More memory than that is refused, as on a machine that has no more.
+LIMITS = (
+    "detect_leaks=1:allocator_may_return_null=1:max_allocation_size_mb=3000:soft_rss_limit_mb=4000"
+)
 BATCH = 2
 OK = 0
 
@@ -51,7 +55,7 @@ def run(program: Path, networks: Sequence[bytes], folder: Path) -> tuple[list[An
     """The answers, as far as the program came, and what it said at its end if it did not."""
     given = folder / "networks"
     given.write_bytes(b"".join(struct.pack("<Q", len(each)) + each for each in networks))
-    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"}
+    environment = {**os.environ, "ASAN_OPTIONS": LIMITS}
     done = subprocess.run([program, given], capture_output=True, env=environment)
     return list(_answers(done.stdout)), done.stderr.decode() if done.returncode else ""
 
