@@ -98,8 +98,12 @@ static bool refuse_named(Reader *r)
     int64_t length = number(r);
     if (length < 0 || length > (int64_t)(r->size - r->at))
         return fail(r->report, ASTERISM_DAMAGED, "the graph ends early");
-    return fail(r->report, ASTERISM_UNSUPPORTED, "the runtime has no operation %.*s",
-                length < 80 ? (int)length : 80, (const char *)r->data + r->at);
+    char name[64] = "";
+    for (int i = 0; i < length && i < (int)sizeof name - 1; i++) {
+        uint8_t byte = r->data[r->at + (size_t)i];
+        name[i] = byte > ' ' && byte < 127 ? (char)byte : '?'; /* a message stays one line of text */
+    }
+    return fail(r->report, ASTERISM_UNSUPPORTED, "the runtime has no operation %s", name);
 }
 
 static const Operation *coded(int64_t code)

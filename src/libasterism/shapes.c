@@ -132,8 +132,7 @@ static bool convolution(Fitting *f)
             found = f->what ? 1 : reach / s + 1;
         }
         int own = axis - (4 - f->in->rank);
-        if (own >= 0) f->out->shape[1 + own] = found;
-        else need(f, found == 1, "its settings along a dimension that it has not");
+        if (own >= 0) f->out->shape[1 + own] = found; /* else it has one, whatever settings say */
     }
     f->out->rank = f->in->rank;
     f->out->shape[0] = g.outputs;
@@ -199,7 +198,6 @@ static bool pooling(Fitting *f)
             sizes[axis] = setting(f, ADAPTIVE_AVG_POOL_SIZE_H + axis);
             need(f, sizes[axis] > 0 && sizes[axis] <= MAX_SIZE, "its settings");
         }
-        if (f->in->rank == 2) need(f, sizes[0] == 1, "its height");
     } else {
         if (op == OP_AVG_POOL) need(f, setting(f, AVG_POOL_DIVISOR) >= 0, "its divisor");
         for (int axis = 0; axis < 2 && !f->what; axis++) {
@@ -215,7 +213,6 @@ static bool pooling(Fitting *f)
             if (setting(f, MAX_POOL_CEIL) && reach % a.stride && sizes[axis] * a.stride < a.size + a.padding)
                 sizes[axis]++;
         }
-        if (f->in->rank == 2) need(f, sizes[0] == 1, "its height");
     }
     like_image(f, f->in->shape[0], sizes[0], sizes[1]);
     return !f->what;
@@ -633,9 +630,10 @@ bool find_shapes(Report *report, asterism_net *net)
         if (!fit(&f))
             return fail(report, ASTERISM_DAMAGED, "layer %d (%s) does not fit its input: %s", i, name, f.what);
         if (!measure(report, f.out, "the result of layer", i) || !settle(report, net, node, i)) return false;
-        if (node->operation->view) continue;
-        total += f.out->size;
-        done += WRITTEN * (double)f.out->size + work_of(&f);
+        if (!node->operation->view) {
+            total += f.out->size;
+            done += WRITTEN * (double)f.out->size + work_of(&f);
+        }
         if (total > MAX_TOTAL)
             return fail(report, ASTERISM_UNSUPPORTED, "the values up to layer %d (%s) hold too many numbers", i, name);
         if (!(done <= limit))
