@@ -522,7 +522,10 @@ static bool fit(Fitting *f)
     case OP_EMBEDDING: return embedding(f);
     case OP_WEIGHT: case OP_WEIGHT_NORM: case OP_CUT: return constant(f);
     case OP_LSTM: case OP_GRU: return recurrent(f);
-    default: return each(f); /* functions of each number */
+    case OP_RELU: case OP_GELU: case OP_SILU: case OP_SIGMOID: case OP_TANH: case OP_LEAKY_RELU: case OP_CLAMP:
+    case OP_SCALE_SHIFT: case OP_HARD_SWISH: case OP_HARD_SIGMOID: case OP_ELU: case OP_POWER: case OP_MISH:
+    case OP_EXP: case OP_LOG: case OP_ABS: case OP_SOFTPLUS: case OP_ERF: return each(f);
+    default: return false; /* one that run.c does not know yet: nothing is told of its sizes */
     }
 }
 
@@ -627,7 +630,9 @@ bool find_shapes(Report *report, asterism_net *net)
         f.second = node->count > 1 ? &net->values[node->inputs[1]] : NULL;
         f.third = node->count > 2 ? &net->values[node->inputs[2]] : NULL;
         for (int k = 0; k < node->operation->weights; k++) f.weights[k] = weight_of(net, node, k);
-        if (!fit(&f))
+        if (!fit(&f) && !f.what)
+            return fail(report, ASTERISM_UNSUPPORTED, "layer %d: this library has no %s", i, name);
+        if (f.what)
             return fail(report, ASTERISM_DAMAGED, "layer %d (%s) does not fit its input: %s", i, name, f.what);
         if (!measure(report, f.out, "the result of layer", i) || !settle(report, net, node, i)) return false;
         if (!node->operation->view) {
