@@ -12,7 +12,7 @@ import pytest
 from asterism import file
 from asterism.graph.network import Graph, Input, Node, encode
 from asterism.runtime import Net, load
-from support.c_library import OK, SOURCES, Answer, build, expected, has_cmake, run
+from support.c_library import OK, SANITIZED, SOURCES, Answer, build, expected, has_cmake, run
 from support.compiled_c import needs_compiler
 from support.exported import assert_close
 from support.operations import CASES
@@ -27,7 +27,8 @@ pytestmark = needs_compiler
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("library"))
+    quick = ("-g0", "-O0", *SANITIZED[2:])  # to compile
+    return build(tmp_path_factory.mktemp("library"), quick)
 
 
 def saved(graph: Graph, weights: list[np.ndarray], **rest) -> bytes:
@@ -164,7 +165,8 @@ def test_what_is_generated_is_up_to_date() -> None:
 @pytest.mark.skipif(not has_cmake(), reason="there is no cmake here")
 def test_the_example_builds_and_runs(tmp_path: Path) -> None:
     folder = ROOT / "examples/c"
-    subprocess.run(["cmake", "-S", folder, "-B", tmp_path], check=True, capture_output=True)
+    make = ["cmake", "-S", folder, "-B", tmp_path, "-DCMAKE_BUILD_TYPE=Debug"]
+    subprocess.run(make, check=True, capture_output=True)
     subprocess.run(["cmake", "--build", tmp_path], check=True, capture_output=True)
     done = subprocess.run([tmp_path / "classify", RECORD], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
