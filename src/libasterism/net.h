@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "asterism.h"
+#include "private.h"
 
 enum { MAX_RANK = ASTERISM_MAX_RANK, MAX_WEIGHTS = 8, MAX_SETTINGS = 16, MAX_LIST = 8 };
 #define MAX_SIZE ((int64_t)1 << 28)  /* numbers in one value */
@@ -41,7 +42,7 @@ typedef struct {
     size_t count;
 } Tensors;
 
-/* Files, sections and tensors: tensors.c */
+/* Files, sections and tensors: container.c */
 bool read_file(Report *report, const uint8_t *data, size_t size, Tensors *tensors,
                const uint8_t **graph, size_t *graph_size);
 void free_tensors(Tensors *tensors);

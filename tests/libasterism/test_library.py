@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -168,9 +169,18 @@ def test_the_example_builds_and_runs(tmp_path: Path) -> None:
     make = ["cmake", "-S", folder, "-B", tmp_path, "-DCMAKE_BUILD_TYPE=Debug"]
     subprocess.run(make, check=True, capture_output=True)
     subprocess.run(["cmake", "--build", tmp_path], check=True, capture_output=True)
+    _has_no_foreign_names(tmp_path / "libasterism/libasterism.a")
     done = subprocess.run([tmp_path / "classify", RECORD], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "1 × 28 × 28" in done.stdout
     done = subprocess.run([tmp_path / "classify", "missing"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "cannot read missing" in done.stderr
+
+
+def _has_no_foreign_names(archive: Path) -> None:
+    """A program that links the library may call its own functions as it likes."""
+    told = subprocess.run(["nm", "-g", "--defined-only", archive], capture_output=True, text=True)
+    names = re.findall(r" [A-Z] (\w+)$", told.stdout, re.MULTILINE)
+    assert "asterism_load" in names
+    assert [name for name in names if not name.startswith("asterism_")] == []

@@ -17,7 +17,7 @@ from support.compiled_c import COMPILER
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/libasterism"
-FILES = [SOURCES / f"{name}.c" for name in ("asterism", "tensors", "graph", "shapes", "run")]
+FILES = sorted(SOURCES.glob("*.c"))
 FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 # More memory than that is refused, as on a machine that has no more.
