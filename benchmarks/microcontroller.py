@@ -1,14 +1,16 @@
 """Exported C on an emulated Cortex-M4 and on this machine, beside dense C and our own runtime.
 
-    python -m benchmarks.microcontroller [path/to/onnx2c]
+    python -m benchmarks.microcontroller [--onnx2c PROGRAM] [--keep FOLDER]
 
 Prints a row for each network and form: bytes of weights, of flash and of RAM, instructions for one
 image under the emulator, and microseconds here. With onnx2c's program its dense C is measured too.
-Needs what tests/export/c/emulated/check.py needs for its Cortex-M4.
+With a folder the networks are kept there, for `benchmarks.tflite_micro`. Needs what
+tests/export/c/emulated/check.py needs for its Cortex-M4.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
 import math
 import re
@@ -30,6 +32,8 @@ from asterism.errors import InputError
 from asterism.experiments.data import load as load_data
 from asterism.experiments.networks import lenet300, resnet8
 from asterism.export.onnx import onnx_bytes
+from asterism.file import write
+from asterism.graph.network import encode
 from asterism.graph.rebuild import examples, rebuild
 from asterism.graph.stages import Array
 from asterism.runtime import Net, load
@@ -244,11 +248,18 @@ def _runtime(net: Net) -> float:
 
 
 def main() -> None:
-    onnx2c = sys.argv[1] if len(sys.argv) > 1 else None
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--onnx2c")
+    parser.add_argument("--keep", type=Path)
+    asked = parser.parse_args()
     for case in cases():
+        if asked.keep:
+            tensors = {f"w{place}": weight for place, weight in enumerate(case.net.weights)}
+            name = "-".join(case.name.split(",")[0].lower().split())
+            write(asked.keep / f"{name}.asterism", tensors, graph=encode(case.net.graph))
         print(f"\n{case.name}\n")
         print("| | Weights | Flash | RAM | Instructions | µs here |\n|---|---|---|---|---|---|")
-        for found in rows(case, onnx2c):
+        for found in rows(case, asked.onnx2c):
             print(found, flush=True)
 
 
