@@ -33,6 +33,7 @@ docs: $(STAMP)  ## the site, into build/site; a warning is an error
 
 nightly: $(STAMP) sanitize neon emulated  ## everything, the slow tests too
 	$(BIN)/python tests/fuzz/networks.py 50000
+	$(BIN)/python tests/fuzz/library.py 20000
 	$(BIN)/pytest -rs $(WORKERS) --hypothesis-profile=nightly
 
 sanitize: $(STAMP)  ## the tests of the compiled code under the address and undefined-behaviour sanitizers
@@ -46,8 +47,9 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	  tests/file/test_compiled.py tests/scaling/stepping/test_pruned_layers.py \
 	  tests/file/test_damage.py tests/file/test_roundtrip.py
 
-fuzz: $(STAMP)  ## a million hostile networks, each loaded and run; about 80 minutes
+fuzz: $(STAMP)  ## a million hostile networks, each loaded and run; about 80 minutes; then those of libasterism
 	$(BIN)/python tests/fuzz/networks.py
+	$(BIN)/python tests/fuzz/library.py
 
 neon: $(STAMP)  ## the kernels on ARM, emulated: apt-get install gcc-aarch64-linux-gnu qemu-user
 	$(BIN)/python tests/kernels/neon/check.py

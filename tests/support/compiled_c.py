@@ -24,14 +24,24 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C comp
 PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>
-static void run(void (*net)(const KIND *, KIND *, void *), size_t in, size_t out, size_t work,
-                int times)
+#include <string.h>
+#ifdef INSIDE /* the input is in the workspace */
+#define NET(name) void (*name)(KIND *, void *)
+#else
+#define NET(name) void (*name)(const KIND *, KIND *, void *)
+#endif
+static void run(NET(net), size_t in, size_t out, size_t work, size_t at, int times)
 {
     KIND *x = malloc(in * sizeof(KIND)), *y = malloc(out * sizeof(KIND));
     void *workspace = malloc(work);
     for (; times > 0; times--) {
         if (fread(x, sizeof(KIND), in, stdin) != in) exit(3);
-        net(x, y, workspace);
+#ifdef INSIDE
+        memcpy((char *)workspace + at, x, in * sizeof(KIND));
+        net(y, workspace);
+#else
+        net(x + at, y, workspace);
+#endif
         if (fwrite(y, sizeof(KIND), out, stdout) != out) exit(4);
     }
     free(x), free(y), free(workspace);
@@ -65,12 +75,13 @@ def run(
     kind, dtype = ("int8_t", "i1") if all(whole) else ("float", "<f4")
     calls = [
         f"    run({name}, {name.upper()}_INPUT, {name.upper()}_OUTPUT, {name.upper()}_WORKSPACE,"
-        f" {len(batches[name])});"
-        for name in networks
+        f" {network.input_at or 0}, {len(batches[name])});"
+        for name, network in networks.items()
     ]
     main = PROGRAM.replace("KIND", kind) % "\n".join(calls)
     text = together(networks, speed)[0] + main
-    program = build(text, folder, *SANITIZED)
+    inside = any(network.input_at is not None for network in networks.values())
+    program = build(text, folder, *SANITIZED, *["-DINSIDE"] * inside)
     given = b"".join(batches[name].astype(dtype).tobytes() for name in networks)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1"}
     done = subprocess.run([program], input=given, capture_output=True, env=environment)

@@ -82,6 +82,7 @@ def export_int8(
     *,
     origin: str | Path,
     header: bool = False,
+    least_ram: bool = False,
 ) -> tuple[Written, Quantised]:
     """Writes a network of whole numbers of 8 bits as C; what it computes, to be measured.
 
@@ -91,12 +92,13 @@ def export_int8(
     examples  a batch of what the network is used on, for the scales
     origin    the file that the network comes from
     header    a header beside it
+    least_ram the input lies in the workspace, and convolutions hold no row
     """
     target = Path(path)
     if target.suffix not in (".c", ".h"):
         raise InputError(f"--int8 is for .c files, and not for {target}")
     check_writable(target)
-    made = quantised(*without_dead_units(graph, weights), examples)
+    made = quantised(*without_dead_units(graph, weights), examples, least_ram)
     return _write_c(made.network, target, _from(Path(origin)), False, header), made
 
 

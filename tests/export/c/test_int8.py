@@ -53,6 +53,69 @@ def only_moved(random: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
     return Graph((1, 6, 6), (Node("relu", (0,)), Node("max_pool", (1,), settings=HALVES))), []
 
 
+def streamed(random: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
+    """Convolutions without padding: the first may write over what it has read."""
+    nodes = (
+        Node("conv", (0,), (0, 1), {"stride_w": 2}),
+        Node("relu", (1,)),
+        Node("conv", (2,), (2,), {"stride_h": 2, "dilation_w": 2}),
+        Node("flatten", (3,)),
+        Node("linear", (4,), (3,)),
+    )
+    weights = [sparse(random, 3, 2, 3, 3), random.standard_normal(3).astype(np.float32)]
+    return Graph((2, 13, 12), nodes), [
+        *weights, sparse(random, 4, 3, 2, 2), sparse(random, 5, 4 * 5 * 3)
+    ]  # fmt: skip
+
+
+def residual(random: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
+    """A block with batch norms and a shortcut, a sum by itself, a mean and a linear layer."""
+    same = {"padding_h": 1, "padding_w": 1}
+    nodes = (
+        Node("conv", (0,), (0,), same),
+        Node("batch_norm", (1,), (1, 2, 3, 4)),
+        Node("relu", (2,)),
+        Node("conv", (3,), (5,), same),
+        Node("batch_norm", (4,), (1, 2, 3, 4)),
+        Node("add", (5, 3)),
+        Node("relu", (6,)),
+        Node("tanh", (7,)),
+        Node("add", (8, 7)),
+        Node("mean", (9,), settings={"dim": 2, "count": 2}),
+        Node("flatten", (10,)),
+        Node("linear", (11,), (6,)),
+    )
+    norm = [random.uniform(0.5, 2, 4).astype(np.float32) for _ in range(4)]
+    convs = [sparse(random, 4, 2, 3, 3), sparse(random, 4, 4, 3, 3)]
+    return Graph((2, 8, 9), nodes), [convs[0], *norm, convs[1], sparse(random, 5, 4)]
+
+
+def averaged(random: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
+    """Means of windows, of which some have padding, and functions of each number."""
+    window = {"kernel_h": 3, "kernel_w": 2, "stride_h": 2, "stride_w": 1, "padding_h": 1}
+    nodes = (
+        Node("avg_pool", (0,), settings={**window, "count_padding": 0}),
+        Node("leaky_relu", (1,), settings={"slope": 0.3}),
+        Node("adaptive_avg_pool", (2,), settings={"size_h": 2, "size_w": 3}),
+        Node("sigmoid", (3,)),
+    )
+    return Graph((3, 9, 8), nodes), []
+
+
+def in_another_order(random: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
+    """As the shortcuts of He et al. that take every second pixel and pad channels."""
+    half = {"dim": 2, "size": 4, "step": 2}
+    nodes = (
+        Node("slice", (0,), settings=half),
+        Node("pad", (1,), settings={"before": 1, "after": 2, "value": 0.5}),
+        Node("permute", (2,), (), (3, 1, 2)),
+    )
+    return Graph((3, 8, 6), nodes), []
+
+
+NETWORKS = (plain, padded, only_moved, streamed, residual, averaged, in_another_order)
+
+
 def as_whole(made: Quantised, x: np.ndarray) -> np.ndarray:
     assert made.network.scales is not None
     scale = np.float32(made.network.scales[0])
@@ -60,14 +123,17 @@ def as_whole(made: Quantised, x: np.ndarray) -> np.ndarray:
 
 
 @needs_compiler
-@pytest.mark.parametrize("make", [plain, padded, only_moved])
-def test_c_is_what_numpy_says_bit_by_bit(make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("least_ram", [False, True], ids=["size", "ram"])
+@pytest.mark.parametrize(
+    "make", [plain, padded, only_moved, streamed, residual, averaged, in_another_order]
+)
+def test_c_is_what_numpy_says_bit_by_bit(make, least_ram: bool, tmp_path: Path) -> None:
     networks, batches, truths = {}, {}, {}
     for seed in range(5):
         random = np.random.default_rng(seed)
         graph, weights = make(random)
         x = random.standard_normal((40, *graph.input_shape)).astype(np.float32)
-        made, name = quantised(graph, weights, x[:20]), f"net_{seed}"
+        made, name = quantised(graph, weights, x[:20], least_ram), f"net_{seed}"
         assert made.network.scales is not None
         networks[name], batches[name] = made.network, as_whole(made, x)
         truths[name] = np.round(made(x).reshape(40, -1) / made.network.scales[1])
@@ -94,6 +160,18 @@ def test_the_record_in_8_bits_takes_little_memory(tmp_path: Path) -> None:
     assert np.abs(made(x) - floats).max() < 0.1 * np.abs(floats).max()
 
 
+@needs_compiler
+def test_the_record_fits_an_arduino_uno(tmp_path: Path) -> None:
+    """Of its 2,048 bytes of RAM the network leaves enough for a stack."""
+    net = load(RECORD)
+    x = np.random.default_rng(0).random((30, 1, 28, 28), np.float32)
+    made = quantised(net.graph, net.weights, x, least_ram=True)
+    assert made.network.bytes + 10 <= 1700
+    assert made.network.scales is not None
+    found = run({"net": made.network}, {"net": as_whole(made, x)}, tmp_path)["net"]
+    np.testing.assert_array_equal(found, np.round(made(x) / made.network.scales[1]))
+
+
 @pytest.mark.parametrize("number", [1e-6, 0.003, 0.4999, 0.5, 1.0, 3.7, 900.0])
 def test_a_factor_is_a_whole_number_and_a_shift(number: float) -> None:
     factor, shift = fixed_point(number)
@@ -103,8 +181,12 @@ def test_a_factor_is_a_whole_number_and_a_shift(number: float) -> None:
 
 def test_what_has_no_form_in_8_bits_is_named() -> None:
     x = np.zeros((2, 5), np.float32)
-    with pytest.raises(InputError, match="and not softmax, tanh: export without it"):
-        quantised(Graph((5,), (Node("softmax", (0,)), Node("tanh", (1,)))), [], x)
+    unknown = Graph((5,), (Node("softmax", (0,)), Node("log_softmax", (1,))))
+    with pytest.raises(InputError, match="no form of softmax, log_softmax: export without it"):
+        quantised(unknown, [], x)
+    spread = Graph((3, 5), (Node("mean", (0,)), Node("add", (0, 1))))
+    with pytest.raises(InputError, match="different shapes"):
+        quantised(spread, [], np.zeros((2, 3, 5), np.float32))
     two = Graph((Input((5,)), Input((5,))), (Node("relu", (0,)),))
     with pytest.raises(InputError, match="one input of floats"):
         quantised(two, [], x)

@@ -20,6 +20,7 @@ class Aim(str, Enum):
 
     size = "size"
     speed = "speed"
+    ram = "ram"
 
 
 def export(
@@ -54,7 +55,9 @@ def export(
     aim: Annotated[
         Aim,
         typer.Option(
-            "--for", help="Of a .c file: small tables, or straight code that is faster and larger."
+            "--for",
+            help="Of a .c file: small tables, straight code that is faster and larger, or with"
+            " --int8 the least RAM.",
         ),
     ] = Aim.size,
     header: Annotated[
@@ -89,8 +92,10 @@ def export(
     if int8:
         if aim is Aim.speed:
             raise InputError("--int8 and --for speed exclude each other: choose one")
-        _print_written(*_int8(source, out, header), text, as_json)
+        _print_written(*_int8(source, out, header, aim is Aim.ram), text, as_json)
         return
+    if aim is Aim.ram:
+        raise InputError("--for ram is for --int8: add it, or choose --for size")
     if out.suffix != ".onnx":
         _print_written(_code(source, out, aim is Aim.speed, header), {}, text, as_json)
         return
@@ -135,7 +140,9 @@ def _code(source: Source, out: Path, speed: bool, header: bool) -> Written:
 EXAMPLES = 512  # on which scales are found
 
 
-def _int8(source: Source, out: Path, header: bool) -> tuple[Written, dict[str, Any]]:
+def _int8(
+    source: Source, out: Path, header: bool, least_ram: bool
+) -> tuple[Written, dict[str, Any]]:
     """Writes C of 8 bits; the metric before and after."""
     from asterism.cli.commands.evaluate import measure
     from asterism.errors import InputError
@@ -145,8 +152,8 @@ def _int8(source: Source, out: Path, header: bool) -> tuple[Written, dict[str, A
         raise InputError("--int8 finds its scales on examples: add --data net.py:loaders")
     net, task = source.net(threads=1), source.task()
     found = examples_of(task.train_loader)
-    origin = source.path
-    written, run = export_int8(net.graph, net.weights, out, found, origin=origin, header=header)
+    rest: dict[str, Any] = {"origin": source.path, "header": header, "least_ram": least_ram}
+    written, run = export_int8(net.graph, net.weights, out, found, **rest)
     before, after = measure(net, task), measure(run, task)
     return written, {"metric_float": before["metric"], "metric_int8": after["metric"]}
 

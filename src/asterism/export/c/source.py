@@ -105,7 +105,8 @@ def _body(network: Portable, name: str, tables: Tables, speed: bool) -> tuple[li
     text = "\n".join(calls)
     begin = [f"    {_kind(network)} *work = workspace;"] if re.search(r"\bwork\b", text) else []
     unused = [] if begin else ["    (void)workspace;"]
-    unused += [] if re.search(r"\bin\b", text) else ["    (void)in;"]
+    given = network.input_at is None and not re.search(r"\bin\b", text)
+    unused += ["    (void)in;"] if given else []
     return straight, "\n".join([_prototype(network, name), "{", *begin, *unused, *calls, "}"])
 
 
@@ -115,6 +116,8 @@ def _kind(network: Portable) -> str:
 
 def _prototype(network: Portable, name: str) -> str:
     kind = _kind(network)
+    if network.input_at is not None:
+        return f"void {name}({kind} *out, void *workspace)"
     return f"void {name}(const {kind} *in, {kind} *out, void *workspace)"
 
 
@@ -137,6 +140,10 @@ def _macros(network: Portable, name: str) -> str:
         f"#define {big}_OUTPUT {made} /* {kind} */\n"
         f"#define {big}_WORKSPACE {network.bytes} /* bytes, aligned as {aligned} is */\n"
     )
+    if network.input_at is not None:
+        text += (
+            f"#define {big}_INPUT_AT {network.input_at} /* bytes of the workspace before it */\n"
+        )
     for end, scale in zip(("INPUT", "OUTPUT"), network.scales or (), strict=False):
         text += f"#define {big}_{end}_SCALE {number(scale)} /* times a number is what it means */\n"
     return text
@@ -145,17 +152,21 @@ def _macros(network: Portable, name: str) -> str:
 def _about(network: Portable, tables: Tables, name: str, origin: str) -> str:
     kind = "floats" if network.scales is None else "numbers of 8 bits"
     given, made = (_shapes(each, kind) for each in (network.inputs, network.outputs))
+    shared = network.input_at is not None
+    inside = ", in the workspace, where they are overwritten" if shared else ""
+    beside = "out" if shared else "in, out"
     return (
         f"/* {name}: a neural network for one example at a time. {origin}\n\n"
-        f"   in         {given}\n"
+        f"   in         {given}{inside}\n"
         f"   out        {made}\n"
         f"   flash      {tables.size:,} bytes of tables, and the code\n"
         f"   RAM        {network.bytes:,} bytes of workspace,"
-        " beside in, out and the stack\n"
+        f" beside {beside} and the stack\n"
         f"   work       {network.work:,} multiply-adds\n\n"
         "   No memory is taken, nothing is kept between calls: two callers with a workspace each\n"
-        "   may call it at once. in, out and workspace must not overlap. A number in `in` that is\n"
-        "   not finite gives an answer without meaning; nothing else is read or written. */\n"
+        f"   may call it at once. {beside} and workspace must not overlap. A number in\n"
+        "   `in` that is not finite gives an answer without meaning; nothing else is read or\n"
+        "   written. */\n"
     )
 
 

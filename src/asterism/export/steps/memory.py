@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from asterism.export.steps.step import WORK, Buffer, Step
 
 
-def place(steps: Sequence[Step]) -> int:
+def place(
+    steps: Sequence[Step], given: Sequence[Buffer] = (), placed: Sequence[Buffer] = ()
+) -> int:
     """Gives every buffer of the workspace its offset; how many floats that takes.
 
     The largest buffers are placed first, each at the lowest offset where nothing lies that is
     needed at the same time.
+
+    given   those that hold something before the first step
+    placed  those that have an offset already, and may overlap each other
     """
     shared = _shared(steps)
     lives = _lives(steps, shared)
-    done: list[Buffer] = []
-    for buffer in sorted(lives, key=lambda each: (-each.size, lives[each])):
+    lives |= {buffer: (0, lives.get(buffer, (0, 0))[1]) for buffer in given}
+    done = list(placed)
+    others = [buffer for buffer in lives if buffer not in placed]
+    for buffer in sorted(others, key=lambda each: (-each.size, lives[each])):
         near = [each for each in done if _meet(lives[buffer], lives[each])]
         buffer.offset = _lowest(buffer.size, sorted(near, key=lambda each: each.offset))
         done.append(buffer)

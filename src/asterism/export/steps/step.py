@@ -27,6 +27,7 @@ class Buffer:
     offset   where it begins in its space; in the workspace `memory` finds it
     columns  never here: what a plan of the runtime for blocks of images would have
     wide     in a workspace of 8 bits: whether it is for numbers of 32
+    by_rows  of an image: whether its first rows of all channels come first, and then its second
     """
 
     size: int
@@ -34,6 +35,7 @@ class Buffer:
     offset: int = 0
     columns: bool = False
     wide: bool = False
+    by_rows: bool = False
 
 
 class Numbers(NamedTuple):
@@ -94,6 +96,7 @@ class Portable:
     integer    which of the inputs are whole numbers
     weights    how many weights are not zero, without biases
     scales     of input and output, in a network of whole numbers of 8 bits
+    input_at   where the input begins in the workspace, if it lies there
     """
 
     steps: list[Step]
@@ -103,6 +106,7 @@ class Portable:
     integer: list[bool] = field(default_factory=list)
     weights: int = 0
     scales: tuple[float, float] | None = None
+    input_at: int | None = None
 
     @property
     def bytes(self) -> int:

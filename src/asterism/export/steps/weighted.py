@@ -64,7 +64,7 @@ def convolution(
     """
     seen, own = shapes
     node, weight = layer.node, by_place(layer.weight)
-    _, height, width = image(seen)
+    channels, height, width = image(seen)
     _, *size = image(own)
     if padding != (0, 0):
         three: dict[str, Shape] = {name: (fill, *node.pair(name)) for name, fill in _PLAIN.items()}
@@ -72,9 +72,10 @@ def convolution(
         return taps(layer, volume, source, out, ((1, height, width), (1, *size), three, False))
     (sh, sw), (dh, dw) = node.pair("stride"), node.pair("dilation")
     channel, row, column = _places(layer, weight)
-    reads = (channel * height + row * dh) * width + column * dw
-    pool = 1 + layer.pool
-    sizes = (len(weight), sh * width, sw, *size, pool, int(layer.relu))
+    line = row * dh * channels + channel if source.by_rows else channel * height + row * dh
+    reads = line * width + column * dw
+    pool, down = 1 + layer.pool, sh * width * (channels if source.by_rows else 1)
+    sizes = (len(weight), down, sw, *size, pool, int(layer.relu))
     work = int(np.count_nonzero(weight)) * math.prod(size)
     scratch, tables = Buffer(pool * size[1]), _sparse(layer, weight, reads)
     return Step("conv", (source,), out, scratch, sizes, tables=tables, work=work)
@@ -131,8 +132,12 @@ def _places(layer: FusedLayer, weight: Array) -> list[Any]:
 
 def _sparse(layer: FusedLayer, weight: Array, reads: Any) -> tuple[Table, ...]:
     kept = weight != 0
-    rows = [each[there] for each, there in zip(reads, kept, strict=True)]
-    return Places(gaps(rows)), Numbers(weight[kept]), Numbers(layer.weights[1])
+    rows, numbers = list[Any](), [np.zeros(0, np.float32)]
+    for read, one, there in zip(reads, weight, kept, strict=True):
+        order = np.argsort(read[there])  # they are in order already, unless rows come first
+        rows.append(read[there][order])
+        numbers.append(one[there][order])
+    return Places(gaps(rows)), Numbers(np.concatenate(numbers)), Numbers(layer.weights[1])
 
 
 def recurrent(

@@ -18,8 +18,15 @@ typedef float number;
 #define MADE(pixel) (float)(pixel) / 255
 #endif
 
-static number in[NET_INPUT], out[NET_OUTPUT];
+static number out[NET_OUTPUT];
 static int32_t workspace[NET_WORKSPACE / sizeof(int32_t)];
+#ifdef NET_INPUT_AT
+#define in ((number *)workspace + NET_INPUT_AT)
+#define RUN() net(out, workspace)
+#else
+static number in[NET_INPUT];
+#define RUN() net(in, out, workspace)
+#endif
 
 static void print(uint32_t bits)
 {
@@ -34,7 +41,7 @@ int main(void)
     for (int image = 0; image < IMAGES; image++) {
         for (int i = 0; i < NET_INPUT; i++) in[i] = MADE(PIXEL(image, i));
         uint32_t before = count();
-        net(in, out, workspace);
+        RUN();
         spent += count() - before;
         for (int i = 0; i < NET_OUTPUT; i++) {
             float answer = (float)out[i];

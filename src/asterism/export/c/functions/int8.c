@@ -19,6 +19,15 @@ static int8_t rescaled(int32_t sum, int32_t factor, int32_t shift)
     return (int8_t)(whole > 127 ? 127 : whole < -127 ? -127 : whole);
 }
 
+/* ---- narrowed */
+/* A sum over 2^shift, rounded, as 8 bits. */
+static int8_t narrowed(int32_t sum, int32_t shift)
+{
+    int32_t one = (int32_t)1 << shift, wide = sum + one / 2;
+    int32_t whole = wide >= 0 ? wide >> shift : -((-wide + one - 1) >> shift);
+    return (int8_t)(whole > 127 ? 127 : whole < -127 ? -127 : whole);
+}
+
 /* ---- linear_8 */
 static void linear_8(const int8_t *x, int8_t *y, int32_t rows, int32_t inputs, int32_t outputs,
                      int32_t relu, int32_t factor, int32_t shift, const uint8_t *places,
@@ -80,6 +89,63 @@ static void conv_8(const int8_t *x, int8_t *y, int32_t *row, int32_t channels, i
             y = finish_8(row, y, width, pool, relu, factor, shift);
         }
         places = p;
+    }
+}
+
+/* ---- sum_of_8 */
+/* One number of a convolution, or the largest of two by two; reads its channel's tables. */
+static int32_t sum_of_8(const int8_t *from, int32_t start, int32_t down, int32_t right, int32_t pool,
+                        const uint8_t **p, uint32_t *k, numbers_8 weights)
+{
+    int32_t sums[4] = {start, start, start, start};
+    for (uint32_t left = next(p); left > 0; left--, from++) {
+        int32_t weight = number_8(weights, (*k)++);
+        from += next(p);
+        for (int32_t i = 0; i < pool * pool; i++)
+            sums[i] += weight * from[i / pool * down + i % pool * right];
+    }
+    for (int32_t i = 1; i < pool * pool; i++)
+        if (sums[i] > sums[0]) sums[0] = sums[i];
+    return sums[0];
+}
+
+/* ---- conv_each_8 */
+/* The same without a row of sums, which reads the tables more often. */
+static void conv_each_8(const int8_t *x, int8_t *y, int32_t channels, int32_t down, int32_t right,
+                        int32_t height, int32_t width, int32_t pool, int32_t relu, int32_t factor,
+                        int32_t shift, const uint8_t *places, numbers_8 weights, const int32_t *bias)
+{
+    uint32_t k = 0;
+    for (int32_t c = 0; c < channels; c++) {
+        const uint8_t *p = places;
+        uint32_t first = k;
+        for (int32_t top = 0; top + pool <= height; top += pool)
+            for (int32_t left = 0; left + pool <= width; left += pool) {
+                p = places, k = first;
+                int32_t sum = sum_of_8(x + top * down + left * right, INTEGER(bias + c), down, right,
+                                       pool, &p, &k, weights);
+                *y++ = relu && sum < 0 ? 0 : rescaled(sum, factor, shift);
+            }
+        places = p;
+    }
+}
+
+/* ---- conv_rows_8 */
+/* The same row by row of all channels: what it writes may lie over rows that it has read. */
+static void conv_rows_8(const int8_t *x, int8_t *y, int32_t channels, int32_t down, int32_t right,
+                        int32_t height, int32_t width, int32_t pool, int32_t relu, int32_t factor,
+                        int32_t shift, const uint8_t *places, numbers_8 weights, const int32_t *bias)
+{
+    for (int32_t top = 0; top + pool <= height; top += pool) {
+        const uint8_t *begin = places, *p = places;
+        uint32_t first = 0, k = 0;
+        for (int32_t c = 0; c < channels; c++, begin = p, first = k)
+            for (int32_t left = 0; left + pool <= width; left += pool) {
+                p = begin, k = first;
+                int32_t sum = sum_of_8(x + top * down + left * right, INTEGER(bias + c), down, right,
+                                       pool, &p, &k, weights);
+                *y++ = relu && sum < 0 ? 0 : rescaled(sum, factor, shift);
+            }
     }
 }
 
@@ -154,4 +220,60 @@ static void copy_8(const int8_t *x, int8_t *y, int32_t count, int32_t part, int3
 {
     for (y += first; count > 0; count--, y += whole - part)
         for (int32_t i = 0; i < part; i++) *y++ = *x++;
+}
+
+/* ---- add_8 */
+static void add_8(const int8_t *a, const int8_t *b, int8_t *y, int32_t n, int32_t relu, int32_t one,
+                  int32_t other, int32_t shift)
+{
+    for (; n > 0; n--) {
+        int32_t sum = *a++ * one + *b++ * other;
+        *y++ = relu && sum < 0 ? 0 : narrowed(sum, shift);
+    }
+}
+
+/* ---- mean_8 */
+static void mean_8(const int8_t *x, int8_t *y, int32_t outer, int32_t length, int32_t inner,
+                   int32_t factor, int32_t shift)
+{
+    for (; outer > 0; outer--, x += length * inner)
+        for (int32_t j = 0; j < inner; j++) {
+            int32_t sum = 0;
+            for (int32_t i = 0; i < length; i++) sum += x[i * inner + j];
+            *y++ = rescaled(sum, factor, shift);
+        }
+}
+
+/* ---- average_8 */
+static void average_8(const int8_t *x, int8_t *y, int32_t channels, int32_t height, int32_t width,
+                      int32_t rows, int32_t columns, int32_t down, int32_t right, int32_t shift,
+                      const int32_t *bounds, const int32_t *factors)
+{
+    for (int32_t c = 0; c < channels; c++, x += height * width)
+        for (int32_t i = 0; i < rows; i++)
+            for (int32_t j = 0; j < columns; j++) {
+                const int32_t *wide = bounds + 2 * (rows + j);
+                int32_t sum = 0;
+                for (int32_t a = INTEGER(bounds + 2 * i); a < INTEGER(bounds + 2 * i + 1); a += down)
+                    for (int32_t b = INTEGER(wide); b < INTEGER(wide + 1); b += right)
+                        sum += x[a * width + b];
+                *y++ = rescaled(sum, INTEGER(factors + i * columns + j), shift);
+            }
+}
+
+/* ---- look_up_8 */
+static void look_up_8(const int8_t *x, int8_t *y, int32_t n, numbers_8 table)
+{
+    for (; n > 0; n--, x++) *y++ = (int8_t)number_8(table, (uint32_t)(*x < -127 ? 0 : *x + 127));
+}
+
+/* ---- gather_8 */
+static void gather_8(const int8_t *x, int8_t *y, int32_t runs, int32_t filling, const uint8_t *places)
+{
+    for (; runs > 0; runs--) {
+        uint32_t left = next(&places), first = next(&places), code = next(&places);
+        int32_t step = code & 1 ? -(int32_t)(code / 2) - 1 : (int32_t)(code / 2);
+        int32_t at = (int32_t)first - 1;
+        for (; left > 0; left--, at += step) *y++ = first ? x[at] : (int8_t)filling;
+    }
 }
