@@ -27,8 +27,10 @@ COLUMNS_SHARED = {4: 0.9, 8: 0.9, 16: 0.4}  # of inputs loaded already, by lanes
 ROWS_SPARSE = {8: 1.4, 16: 1.25}  # cycles for sixteen products
 ROWS_SHARED = {8: 1.1, 16: 0.48}  # of inputs loaded already
 ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
-PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.85, 1.15, 0.55  # cycles for a vector of products
+PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.92, 1.15, 0.55  # cycles for a vector of products
 PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a tile; a number
+PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of products
+PLACES_TURN = 0.4  # for a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 RECURRENT = 0.8  # cycles for one product of a recurrent layer
 MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
@@ -59,7 +61,7 @@ class Choice(NamedTuple):
 
     @property
     def sparse(self) -> bool:
-        return self.kernel not in ("dense", "quads")
+        return self.kernel not in ("dense", "quads", "places")
 
 
 def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
@@ -156,6 +158,24 @@ def conv(
         if layer.node["groups"] == 1:
             costs["quads"] = PLANES_DENSE * quads * vectors + shared
     return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
+
+
+def dense_places(layer: FusedLayer, places: int, lanes: int) -> float:
+    """Seconds of a dense convolution place by place; outputs come in sixteens."""
+    outputs, taps = -(-len(layer.weight) // 16) * 16, layer.weight[0].size
+    return PLACES_DENSE * outputs / lanes * (taps + 3) * places / CLOCK
+
+
+def depthwise_places(layer: FusedLayer, places: int, lanes: int, usual: bool) -> float:
+    """Seconds of a depthwise convolution place by place; `usual`: of the 3×3 kind."""
+    vectors = -(-len(layer.weight) // lanes)
+    per_product = PLACES_3X3 if usual else PLACES_DEPTHWISE
+    return per_product * vectors * (layer.weight[0].size + 2) * places / CLOCK
+
+
+def turn(numbers: int) -> float:
+    """Seconds to turn a value, so that the channels of a place are side by side, or back."""
+    return PLACES_TURN * numbers / CLOCK
 
 
 def _choose(costs: dict[str, float], density: float) -> Choice:
