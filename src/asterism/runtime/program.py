@@ -16,7 +16,9 @@ import asterism.runtime.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
+from asterism.kernels.library import LANES
 from asterism.runtime.building import Ends
+from asterism.runtime.calibration import machine
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
@@ -33,10 +35,14 @@ def plan(
     many    whether it is for blocks
     lanes   floats in a vector of the machine's
     """
-    program = _Program(layers, shapes, ends, many, lanes)
-    for layer in layers:
-        OPERATIONS[layer.node.op].emit(program, layer)
-    steps = program.finish(layers[-1])
+    token = cost.MACHINE.set(cost.MACHINE.get() or machine(LANES.index(lanes)))
+    try:
+        program = _Program(layers, shapes, ends, many, lanes)
+        for layer in layers:
+            OPERATIONS[layer.node.op].emit(program, layer)
+        steps = program.finish(layers[-1])
+    finally:
+        cost.MACHINE.reset(token)
     scratch = place(steps)
     return Plan(steps, scratch, program.choices, tabulate(steps))
 

@@ -61,6 +61,7 @@ def bench(
     from asterism.graph.rebuild import rebuild
 
     text, batches = is_text(as_json, as_csv), _batches(batch)
+    _calibrate()
     net = find_source(file, model, data, shape, fix).net(threads)
     say("asterism: setting up the dense engines; torch.compile takes longest …")
     if len(net.graph.inputs) > 1:
@@ -75,6 +76,19 @@ def bench(
         print(_line(row))
     for example in _examples(net, batches):
         say(f"\n{net.explain(example)}")
+
+
+def _calibrate() -> None:
+    """Has the planner know this machine, which it does not measure by itself."""
+    from asterism.runtime import calibration
+
+    if calibration.is_calibrated():
+        return
+    say("asterism: measuring the kernels on this machine, once …")
+    try:
+        calibration.calibrate()
+    except InputError as error:  # it is known for now
+        say(f"asterism: {error}")
 
 
 def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,22 +44,33 @@ class Convolutions(WholeChannelSteps):
     def _placed(self, layers: Sequence[FusedLayer]) -> dict[int, float]:
         """The convolutions that go place by place, by their place in the graph: their seconds."""
         found: dict[int, float] = {}
-        chain: list[FusedLayer] = []
-        for layer in [*(layer for layer in layers if layer.node.op == "conv"), None]:
-            if layer is None or (chain and not self._only_reads(layer, chain[-1])):
-                seconds = [self.by_places(each) for each in chain]
-                # Where it is far from worth it the other kernels need not be looked at.
-                if any(time < math.inf for time in seconds):
-                    options = [
-                        self._option(each, time) for each, time in zip(chain, seconds, strict=True)
-                    ]
-                    chosen = choose_together(options)
-                    picked = zip(chain, seconds, chosen, strict=True)
-                    found |= {each.place: time for each, time, places in picked if places}
-                chain = []
-            if layer is not None:
-                chain.append(layer)
+        for chain in self._chains(layers):
+            seconds = [self.by_places(layer) for layer in chain]
+            if min(seconds) < math.inf:
+                chosen = self._choose_together(chain, seconds)
+                found |= {chain[i].place: seconds[i] for i in range(len(chain)) if chosen[i]}
         return found
+
+    def _chains(self, layers: Sequence[FusedLayer]) -> Iterator[list[FusedLayer]]:
+        """Convolutions of which each is the only one that reads the one before it."""
+        chain: list[FusedLayer] = []
+        for layer in layers:
+            if layer.node.op != "conv":
+                continue
+            if chain and not self._only_reads(layer, chain[-1]):
+                yield chain
+                chain = []
+            chain.append(layer)
+        if chain:
+            yield chain
+
+    def _choose_together(self, chain: list[FusedLayer], seconds: list[float]) -> list[bool]:
+        """Which of a chain go place by place, where each would take so many seconds."""
+        wanted = cost.machine().only
+        pairs = list(zip(chain, seconds, strict=True))
+        if wanted:
+            return [time < math.inf and _kind(layer) in wanted for layer, time in pairs]
+        return choose_together([self._option(layer, time) for layer, time in pairs])
 
     def _only_reads(self, layer: FusedLayer, before: FusedLayer) -> bool:
         """Whether a layer is the one that reads the result of another."""
@@ -227,6 +238,11 @@ class Convolutions(WholeChannelSteps):
         source = self.rows(layer.inputs[0], layer)
         self.add("PACK", layer, source, packed, sizes=sizes, data=(at.channels,))
         return packed
+
+
+def _kind(layer: FusedLayer) -> str:
+    """A convolution place by place, as `cost` names its kind."""
+    return "conv depthwise" if layer.node["groups"] > 1 else "conv places"
 
 
 def _reads_columns(layer: FusedLayer) -> bool:

@@ -167,7 +167,7 @@ def _is_usual(layer: FusedLayer) -> bool:
 
 
 def _inside(size: int, out: int, extent: int, padding: int, stride: int, dilation: int) -> Indices:
-    """Of each output along an axis: its first tap inside of the image, and the one after the last."""
+    """Of each output along an axis: its first tap inside of the image, and the end of them."""
     begins = np.arange(out) * stride - padding
     first = np.clip(-(begins // dilation), 0, extent)
     last = np.clip(-((begins - size) // dilation), first, extent)

@@ -16,6 +16,8 @@ from asterism.runtime.building import Builder
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.steps import Buffer
 
+NEAR = 2**13  # inputs in columns that stay in the first-level cache
+
 
 class Recurrence(Builder):
     """What recurrent layers, and linear ones over rows, add their steps by."""
@@ -27,8 +29,9 @@ class Recurrence(Builder):
         kernels = {"sparse": "FC_SPARSE_ONE", "rows": "FC_SPARSE_ROWS", "dense": "FC_DENSE"}
         sizes, other = [rows, inputs, outputs], None
         if choice.kernel == "rows":
-            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32))
-            sizes, other = [len(data[2]), *sizes], Buffer((inputs + outputs) * BLOCK)
+            block = BLOCK if inputs * BLOCK <= NEAR else BLOCK // 2
+            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32), block)
+            sizes, other = [len(data[2]), *sizes, block], Buffer((inputs + outputs) * block)
         elif choice.kernel == "sparse":
             data = packing.fc_sparse_one(layer)
             sizes.append(len(data[3]) // 8)
@@ -49,7 +52,8 @@ class Recurrence(Builder):
         own = cost.recurrent(matrices, steps)
         self.choices[layer.place] = own._replace(seconds=own.seconds + choice.seconds)
         padded, cells = -(-units // 8) * 8, layer.node.op == "lstm"
-        apart = (1 + cells) * padded + -(-rows // 32) * 32  # its state, and a step's sums
+        # Its state, and of a step the gates and the sums.
+        apart = (1 + cells + rows // units) * padded + -(-rows // 32) * 32
         memory = self._state(layer, padded, apart, len(directions), units)
         out, wide = self.out(layer), len(directions) * units
         extra = self.shapes[layer.out][0] - steps
@@ -57,7 +61,7 @@ class Recurrence(Builder):
             assert matrix is not None
             pack = packing.recurrent_sparse if own.sparse else packing.recurrent_dense
             data = pack(matrix, _or_zeros(bias, rows))
-            sizes = [steps, units, len(data[3]) // 8, not own.sparse]
+            sizes = [steps, units, len(data[2]) - 1, not own.sparse]
             sizes += [rows * len(directions), place * rows, wide, place * units]
             sizes += [place * apart, len(data[1]), place, len(layer.inputs) > 1, extra]
             kernel = layer.node.op.upper()
