@@ -112,7 +112,7 @@ def _openvino(model: nn.Module, example: Batch, threads: int, settings: dict[str
 
 
 def litert(model: nn.Module, example: Batch, threads: int) -> Engine:
-    """LiteRT on the CPU, which is XNNPACK; a program for each batch size, made at its first batch."""
+    """LiteRT on the CPU, by XNNPACK; a program for each batch size, made at its first batch."""
     import litert_torch
     from ai_edge_litert.interpreter import Interpreter
 

@@ -36,8 +36,9 @@ PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of 
 PLACES_TURN = 0.4  # for a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 RECURRENT, GATES = 0.7, 3.1  # cycles for one product of a recurrent layer; for one of its sums
-MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
-PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
+MANY_SPARSE = 0.112  # cycles for one product and image, in a block
+MANY_DENSE = {4: 0.14, 8: 0.07, 16: 0.043}  # the same of a dense layer, by lanes
+PANELS = {4: 16, 8: 16, 16: 48}  # outputs that it computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
 
 
@@ -91,14 +92,20 @@ class Choice(NamedTuple):
         return self.kernel not in ("dense", "quads", "places")
 
 
-def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
-    """`turned`: numbers to turn into columns if it is to be sparse, or back (< 0) if dense."""
+def linear(layer: FusedLayer, many: bool, rows: int, turned: int, lanes: int) -> Choice:
+    """The kernel of a fully connected layer.
+
+    many    whether it is for blocks of images
+    rows    of inputs in one image
+    turned  numbers to turn into columns if it is to be sparse, or back (< 0) if dense
+    lanes   floats in a vector
+    """
     weight = layer.weight
     nonzeros = int(np.count_nonzero(weight))
     if many:
         sparse = MANY_SPARSE * nonzeros + TURN * max(turned, 0)
-        panels = -(-len(weight) // PANELS) * PANELS
-        dense = MANY_DENSE * panels * weight.shape[1] + TURN * max(-turned, 0)
+        panels = -(-len(weight) // PANELS[lanes]) * PANELS[lanes]
+        dense = MANY_DENSE[lanes] * panels * weight.shape[1] + TURN * max(-turned, 0)
     else:
         per_product = ONE_DENSE if weight.nbytes < NEAR else ONE_FAR
         sparse, dense = ONE_SPARSE * nonzeros * rows, per_product * weight.size * rows
@@ -106,15 +113,15 @@ def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
     return _choose(family, {"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
 
 
-def over_rows(weight: Array, rows: int) -> Choice:
+def over_rows(weight: Array, rows: int, lanes: int) -> Choice:
     """A matrix times each of many rows: row by row, in blocks of rows as columns, or dense."""
     nonzeros, (outputs, inputs) = int(np.count_nonzero(weight)), weight.shape
     blocks = -(-rows // BLOCK) * BLOCK
-    panels = -(-outputs // PANELS) * PANELS
+    panels = -(-outputs // PANELS[lanes]) * PANELS[lanes]
     costs = {
         "sparse": ONE_SPARSE * nonzeros * rows,
         "rows": MANY_SPARSE * nonzeros * blocks + TURN * rows * (inputs + outputs),
-        "dense": MANY_DENSE * panels * inputs * max(rows, 4),
+        "dense": MANY_DENSE[lanes] * panels * inputs * max(rows, 4),
     }
     return _choose("rows", costs, nonzeros / max(1, weight.size))
 

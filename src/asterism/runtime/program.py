@@ -70,7 +70,7 @@ class _Program(Convolutions, Recurrence):
         live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
         turned = -features * (value not in self.values) if value in self.columns else 8 * len(live)
         turned = min(turned, features)
-        choice = cost.linear(layer, self.many and rows == 1, rows, turned)
+        choice = cost.linear(layer, self.many and rows == 1, rows, turned, self.lanes)
         self.choices[layer.place] = choice
         if not choice.sparse:
             sizes, data = [rows, features, outputs], packing.fc_dense(layer)

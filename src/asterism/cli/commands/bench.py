@@ -54,8 +54,8 @@ def bench(
 
     torch eager, torch.compile, ONNX Runtime, OpenVINO (its sparse decompression of weights off and
     on), LiteRT and MNN, as far as they are installed, run the same network in turn with ours; times
-    are medians, and the speed-up is the median of the ratios. The plan follows, layer by layer, with
-    the time predicted and measured; what is predicted was measured on this machine, once.
+    are medians, and the speed-up is the median of the ratios. The plan follows, layer by layer,
+    with the time predicted and measured; the kernels are measured once on a machine, for that.
 
     Example:  asterism bench net.asterism --batch 1,64 --threads 1
     """

@@ -25,7 +25,7 @@ class Recurrence(Builder):
     def over_rows(self, layer: FusedLayer, source: Buffer, out: Buffer, rows: int) -> cost.Choice:
         """The layer's matrix times each of many rows of an image, by the fastest kernel."""
         outputs, inputs = layer.weight.shape
-        choice = cost.over_rows(layer.weight, rows)
+        choice = cost.over_rows(layer.weight, rows, self.lanes)
         kernels = {"sparse": "FC_SPARSE_ONE", "rows": "FC_SPARSE_ROWS", "dense": "FC_DENSE"}
         sizes, other = [rows, inputs, outputs], None
         if choice.kernel == "rows":
