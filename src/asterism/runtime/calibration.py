@@ -26,6 +26,18 @@ import asterism.runtime.cost as cost
 from asterism.graph.network import Graph, Node
 from asterism.graph.stages import Array
 
+KINDS = (
+    *("conv sparse", "conv dense", "conv rows", "conv columns", "conv planes", "conv quads"),
+    *(
+        "conv places",
+        "conv depthwise",
+        "image sparse",
+        "image dense",
+        "block sparse",
+        "block dense",
+    ),
+    *("rows sparse", "rows rows", "rows dense", "recurrent sparse", "recurrent dense"),
+)
 VERSION = 1  # of the kernels and of the cost model that the factors are of
 LEAST, MOST = 0.1, 10.0  # a factor beyond is not believed
 RUNS = 7

@@ -113,29 +113,23 @@ static void to_columns(const Step *s, const float *in, const float *other, float
     }
 }
 
-/* `count` columns of `images` numbers, `pitch` apart, to rows that are `stride` apart. */
-INLINE void turn_back(float *out, int64_t stride, const float *in, int64_t pitch, int64_t count,
-                      int64_t images)
-{
-    for (int64_t i = 0; i < images; i += 8)
-        for (int64_t k = 0; k < count; k += 8)
-            if (i + 8 <= images && k + 8 <= count)
-                turn8(out + i * stride + k, stride, in + k * pitch + i, pitch);
-            else
-                for (int64_t j = i; j < i + 8 && j < images; j++)
-                    for (int64_t l = k; l < k + 8 && l < count; l++)
-                        out[j * stride + l] = in[l * pitch + j];
-}
-
 static void from_columns(const Step *s, const float *in, const float *other, float *out,
                          int64_t images)
 {
+    int64_t count = s->size[0], stride = s->out.stride;
     (void)other;
-    turn_back(out, s->out.stride, in, BLOCK, s->size[0], images);
+    for (int64_t i = 0; i < images; i += 8)
+        for (int64_t k = 0; k < count; k += 8)
+            if (i + 8 <= images && k + 8 <= count)
+                turn8(out + i * stride + k, stride, in + k * BLOCK + i, BLOCK);
+            else
+                for (int64_t j = i; j < i + 8 && j < images; j++)
+                    for (int64_t l = k; l < k + 8 && l < count; l++)
+                        out[j * stride + l] = in[l * BLOCK + j];
 }
 
-/* As many of a column's numbers as `vectors` hold; a column has `pitch`. */
-INLINE void fc_columns(const Step *s, const float *in, float *out, int64_t pitch, const int vectors)
+/* As many of the 32 as `vectors` hold. */
+INLINE void fc_columns(const Step *s, const float *in, float *out, const int vectors)
 {
     const Entry *entries = s->data[0];
     const int32_t *starts = s->data[1], *rows = s->data[2];
@@ -148,15 +142,13 @@ INLINE void fc_columns(const Step *s, const float *in, float *out, int64_t pitch
             int64_t first = entry(e), second = entry(e + 1);
             const float *p = in + (int32_t)first, *q = in + (int32_t)second;
             Vec w = weight(e, first), x = weight(e + 1, second);
-            UNROLL for (int v = 0; v < vectors; v++) {
-                one[v] += w * *(const Vec *)(p + v * WIDTH);
-                two[v] += x * *(const Vec *)(q + v * WIDTH);
-            }
+            UNROLL for (int v = 0; v < vectors; v++) one[v] += w * *(const Vec *)(p + v * WIDTH);
+            UNROLL for (int v = 0; v < vectors; v++) two[v] += x * *(const Vec *)(q + v * WIDTH);
         }
         if (e < end)
             UNROLL for (int v = 0; v < vectors; v++)
                 one[v] += splat(e->weight) * *(const Vec *)(in + e->offset + v * WIDTH);
-        float *to = out + rows[i] * pitch;
+        float *to = out + rows[i] * BLOCK;
         UNROLL for (int v = 0; v < vectors; v++)
             *(Vec *)(to + v * WIDTH) = all_activated(s, one[v] + two[v]);
     }
@@ -167,11 +159,11 @@ static void fc_sparse(const Step *s, const float *in, const float *other, float 
 {
     (void)other;
     if (images <= WIDTH)
-        fc_columns(s, in, out, BLOCK, 1);
+        fc_columns(s, in, out, 1);
     else if (images <= 2 * WIDTH)
-        fc_columns(s, in, out, BLOCK, 2);
+        fc_columns(s, in, out, 2);
     else
-        fc_columns(s, in, out, BLOCK, VECTORS);
+        fc_columns(s, in, out, VECTORS);
 }
 
 /* Panels of 16 outputs, all inputs of a panel side by side; several images and panels at once, or

@@ -192,38 +192,36 @@ static void gru(const Step *s, const float *in, const float *other, float *out, 
     recurrent(s, in, (float *)other, out, 0);
 }
 
-/* A sparse layer over many rows of one image, some at a time and feature by feature: as fc_sparse over
+/* A sparse layer over many rows of one image, 32 at a time and feature by feature: as fc_sparse over
    images. data as there; the memory holds the columns of inputs and results. */
-enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH, M_BLOCK }; /* the first as F_ROWS: outputs with entries */
+enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH }; /* the first as F_ROWS: outputs that have entries */
 
 static void fc_sparse_rows(const Step *s, const float *in, const float *other, float *out,
                            int64_t images)
 {
     const int64_t *n = s->size;
-    int64_t block = n[M_BLOCK]; /* as many as leave the columns of inputs near */
-    float *columns = (float *)other, *results = columns + n[M_INPUTS] * block;
+    float *columns = (float *)other, *results = columns + n[M_INPUTS] * BLOCK;
     (void)images;
-    for (int64_t row = 0; row < n[M_ROWS]; row += block) {
-        int64_t rows = n[M_ROWS] - row < block ? n[M_ROWS] - row : block;
-        for (int64_t i = 0; i < block; i += 8)
+    for (int64_t row = 0; row < n[M_ROWS]; row += BLOCK) {
+        int64_t rows = n[M_ROWS] - row < BLOCK ? n[M_ROWS] - row : BLOCK;
+        for (int64_t i = 0; i < BLOCK; i += 8)
             for (int64_t k = 0; k < n[M_INPUTS]; k += 8) {
                 const float *from = in + (row + i) * n[M_INPUTS] + k;
                 if (i + 8 <= rows && k + 8 <= n[M_INPUTS])
-                    turn8(columns + k * block + i, block, from, n[M_INPUTS]);
+                    turn8(columns + k * BLOCK + i, BLOCK, from, n[M_INPUTS]);
                 else
                     for (int64_t j = 0; j < 64; j++)
                         if (k + j / 8 < n[M_INPUTS])
-                            columns[(k + j / 8) * block + i + j % 8] =
+                            columns[(k + j / 8) * BLOCK + i + j % 8] =
                                 i + j % 8 < rows ? from[j % 8 * n[M_INPUTS] + j / 8] : 0;
             }
         if (rows <= WIDTH)
-            fc_columns(s, columns, results, block, 1);
+            fc_columns(s, columns, results, 1);
         else if (rows <= 2 * WIDTH)
-            fc_columns(s, columns, results, block, 2);
-        else if (block < BLOCK) /* then it is a half */
-            fc_columns(s, columns, results, block, VECTORS / 2);
+            fc_columns(s, columns, results, 2);
         else
-            fc_columns(s, columns, results, block, VECTORS);
-        turn_back(out + row * n[M_WIDTH], n[M_WIDTH], results, block, n[M_WIDTH], rows);
+            fc_columns(s, columns, results, VECTORS);
+        Step turned = {.size = {n[M_WIDTH]}, .out = {.stride = n[M_WIDTH]}};
+        from_columns(&turned, results, other, out + row * n[M_WIDTH], rows);
     }
 }

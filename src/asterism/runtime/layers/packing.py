@@ -194,15 +194,15 @@ def quads_of(
     return channels, biases, padded.reshape(quads, 4, -1).transpose(0, 2, 1)
 
 
-def fc_sparse(layer: FusedLayer, slots: Indices, block: int = BLOCK) -> Data:
-    """Row by row, with the place of a feature's column, of `block` numbers, for its offset."""
+def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
+    """Row by row, with the place of a feature's column for its offset."""
     rows = _rows(layer)
     weight = layer.weight[rows]
     live = weight != 0
     order = np.argsort(live.sum(1), kind="stable")
     row, column = np.nonzero(live[order])
     entries = np.empty(len(row), ENTRY)
-    entries["offset"], entries["weight"] = slots[column] * block, weight[order[row], column]
+    entries["offset"], entries["weight"] = slots[column] * BLOCK, weight[order[row], column]
     counts = np.bincount(row, minlength=len(rows))
     return entries, starts_of(counts), _i32(rows[order]), layer.bias[rows[order]]
 

@@ -16,8 +16,6 @@ from asterism.runtime.building import Builder
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.steps import Buffer
 
-NEAR = 2**13  # inputs in columns that stay in the first-level cache
-
 
 class Recurrence(Builder):
     """What recurrent layers, and linear ones over rows, add their steps by."""
@@ -29,9 +27,8 @@ class Recurrence(Builder):
         kernels = {"sparse": "FC_SPARSE_ONE", "rows": "FC_SPARSE_ROWS", "dense": "FC_DENSE"}
         sizes, other = [rows, inputs, outputs], None
         if choice.kernel == "rows":
-            block = BLOCK if inputs * BLOCK <= NEAR else BLOCK // 2
-            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32), block)
-            sizes, other = [len(data[2]), *sizes, block], Buffer((inputs + outputs) * block)
+            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32))
+            sizes, other = [len(data[2]), *sizes], Buffer((inputs + outputs) * BLOCK)
         elif choice.kernel == "sparse":
             data = packing.fc_sparse_one(layer)
             sizes.append(len(data[3]) // 8)
