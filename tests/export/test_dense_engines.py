@@ -34,3 +34,28 @@ def test_engines_are_compared_at_every_batch_size() -> None:
     found = [(row["batch"], row["engine"]) for row in rows]
     assert found == [(1, "asterism"), (1, "torch"), (5, "asterism"), (5, "torch")]
     assert all(row["microseconds_per_image"] > 0 and row["speed_up"] > 0 for row in rows)
+
+
+def test_every_engine_that_is_installed_answers_as_torch_does() -> None:
+    model, shape = make("lenet5", 0.3)
+    example = np.random.default_rng(0).random((2, *shape), np.float32)
+    with torch.no_grad():
+        truth = model.eval()(torch.from_numpy(example)).numpy()
+    found = engines.find(model, example, 1)
+    assert {"torch", "onnxruntime"} <= set(found)
+    for engine in found.values():
+        for size in (1, 2):
+            np.testing.assert_allclose(engine(example[:size]), truth[:size], rtol=1e-3, atol=1e-4)
+
+
+def test_where_another_is_ahead_is_said_and_no_more() -> None:
+    rows = [
+        {"engine": "asterism", "batch": 1, "speed_up": 1.0},
+        {"engine": "onnxruntime", "batch": 1, "speed_up": 3.0},
+        {"engine": "mnn", "batch": 1, "speed_up": 0.8},
+        {"engine": "litert", "batch": 16, "speed_up": 0.5},
+    ]
+    assert engines.ahead(rows) == [
+        "litert is 2.00× faster at batch 16",
+        "mnn is 1.25× faster at batch 1",
+    ]

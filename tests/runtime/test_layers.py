@@ -91,6 +91,7 @@ KERNELS = {
     ],
     "planes": ["PLANES_SPARSE", "PLANES_FAR"],
     "quads": ["PLANES_DENSE"],
+    "places": ["PLACES_DENSE", "PLACES_3X3", "PLACES_DEPTHWISE"],
 }
 
 
@@ -133,8 +134,39 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
             "dense": groups == 1,
             "planes": len(nodes) == 2,
             "quads": len(nodes) == 2 and groups == 1,
+            "places": len(nodes) == 2 and groups == 1 and not padding,
         }.get(kernel, True)
         assert kernel in taken or not possible
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_depthwise_and_pointwise_ones_go_place_by_place(data: st.DataObject) -> None:
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 99)))
+    channels, outputs = draw(st.integers(2, 40)), draw(st.integers(1, 40))
+    extent, size = draw(st.integers(1, 4)), draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    usual = draw(st.booleans())  # of the kind that has a kernel of its own
+    stride, padding, dilation = (1, 1, 1) if usual else draw(st.tuples(*[st.integers(1, 2)] * 3))
+    extent = 3 if usual else extent
+    assume(min(size) + 2 * padding > dilation * (extent - 1))
+    deep = nn.Conv2d(channels, channels, extent, stride, padding, dilation, channels)
+    flat, density = nn.Conv2d(channels, outputs, 1), draw(DENSITIES)
+    for layer in (deep, flat):
+        layer.weight.data = prune(layer.weight.data, density)
+    model = nn.Sequential(deep, nn.ReLU(), flat, nn.Hardswish())
+    x = torch.randn(draw(BATCHES.filter(bool)), channels, *size)
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    with pytest.MonkeyPatch.context() as patch:
+        for constant in KERNELS["places"]:
+            patch.setattr(cost, constant, -1e6)
+        net = Net(captured(model, channels, size), weights)
+        found = net(x.numpy())
+        plans = net.plans if library.load() is not None else ()
+    truth = model(x).detach().numpy()
+    np.testing.assert_allclose(found, truth, rtol=1e-4, atol=1e-5 * max(1, np.abs(truth).max()))
+    for plan in plans:
+        assert all(choice.kernel == "places" for choice in plan.choices.values())
 
 
 class Branches(nn.Module):
@@ -181,7 +213,9 @@ def test_convolutions_follow_each_other_and_add(data: st.DataObject) -> None:
     x = torch.randn(draw(BATCHES.filter(bool)), inputs, *size)
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     with pytest.MonkeyPatch.context() as patch:
-        for constant in KERNELS[draw(st.sampled_from(["planes", "quads", "rows", "sparse"]))]:
+        for constant in KERNELS[
+            draw(st.sampled_from(["planes", "quads", "rows", "sparse", "places"]))
+        ]:
             found = getattr(cost, constant)
             cheap = dict.fromkeys(found, -1e6) if isinstance(found, dict) else -1e6
             patch.setattr(cost, constant, cheap)

@@ -7,6 +7,7 @@
 #define DENSE_ROWS 3
 #define DENSE_CASES(CALL) CASE(3, CALL)
 #define PANEL_IMAGES 4
+#define PLACES 6
 #define PANELS 1
 #define SUMS 12
 #include "kernels.h"

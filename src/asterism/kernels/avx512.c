@@ -8,6 +8,7 @@
 #define DENSE_ROWS 6
 #define DENSE_CASES(CALL) CASE(3, CALL) CASE(4, CALL) CASE(5, CALL) CASE(6, CALL)
 #define PANEL_IMAGES 8
+#define PLACES 12
 #define PANELS 3
 #define SUMS 16
 #include "kernels.h"

@@ -1,6 +1,7 @@
 /* All kernels for one instruction set: each .c file sets the sizes that suit it, and includes this.
    WIDTH: floats in a vector. ROWS: units in a sparse convolution's tile. SUMS: vectors of sums in one
-   that goes by whole rows; if there are such. */
+   that goes by whole rows; if there are such.
+   PLACES: places in a tile of sixteen outputs each. */
 #include "program.h"
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -18,6 +19,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/shared_loads.h"
 #include "layers/conv_columns.h"
 #include "layers/conv_planes.h"
+#include "layers/conv_places.h"
 #include "layers/pooling_and_elementwise.h"
 #include "layers/attention.h"
 #include "layers/recurrent.h"
@@ -33,6 +35,7 @@ const Kernels KERNELS = {
     .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
     .conv_columns = conv_columns, .spread = spread, .conv_planes = conv_planes,
     .dense_planes = dense_planes,
+    .turn = turn, .dense_places = dense_places, .depthwise_places = depthwise_places,
     .fc_sparse_one = fc_sparse_one, .fc_dense = fc_dense, .fc_sparse = fc_sparse,
     .to_columns = to_columns, .from_columns = from_columns,
     .pool_max = pool_max, .pool_average = pool_average,

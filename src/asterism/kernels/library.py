@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 11  # as in kernels/program.h
+INTERFACE = 12  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -26,6 +26,7 @@ KERNELS = (
     *("COMBINE", "MEAN", "CONV_TAPS", "RESIZE"),
     *("EMBED", "MATMUL", "KEYS", "ATTEND"),
     *("SPREAD", "CONV_PLANES", "DENSE_PLANES"),
+    *("TURN", "DENSE_PLACES", "DEPTHWISE_PLACES"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

@@ -6,5 +6,6 @@
 #define DENSE_ROWS 2
 #define DENSE_CASES(CALL)
 #define PANEL_IMAGES 2
+#define PLACES 2
 #define PANELS 1
 #include "kernels.h"

@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 11 };
+enum { INTERFACE = 12 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -55,6 +55,9 @@ enum Operation {
     SPREAD,
     CONV_PLANES,
     DENSE_PLANES,
+    TURN,
+    DENSE_PLACES,
+    DEPTHWISE_PLACES,
 };
 
 typedef struct {
@@ -89,7 +92,8 @@ typedef struct {
         *fc_sparse_one, *fc_dense, *fc_sparse,
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
         *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize,
-        *matmul, *keys, *attend, *spread, *conv_planes, *dense_planes;
+        *matmul, *keys, *attend, *spread, *conv_planes, *dense_planes,
+        *turn, *dense_places, *depthwise_places;
     int (*finite)(const float *, int64_t);
     Training training;
 } Kernels;

@@ -77,7 +77,8 @@ static void run_step(const Place *place, const Step *s, int64_t image, int64_t i
         [FC_SPARSE_ROWS] = k->fc_sparse_rows, [LSTM] = k->lstm, [GRU] = k->gru,
         [COMBINE] = k->combine, [MEAN] = k->mean, [CONV_TAPS] = k->conv_taps,
         [RESIZE] = k->resize, [SPREAD] = k->spread, [CONV_PLANES] = k->conv_planes,
-        [DENSE_PLANES] = k->dense_planes,
+        [DENSE_PLANES] = k->dense_planes, [TURN] = k->turn, [DENSE_PLACES] = k->dense_places,
+        [DEPTHWISE_PLACES] = k->depthwise_places,
     };
     kernels[s->operation](s, at(place, &s->in, image), at(place, &s->other, image),
                           at(place, &s->out, image), images);

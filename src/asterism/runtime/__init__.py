@@ -9,10 +9,12 @@ building      values in rows and in columns
 layers        the steps of convolutions and recurrent layers, and their weights
 steps         steps and their memory
 cost          sparse or dense?
+calibration   how fast the kernels are on this machine
 explain       the plan as a table
 reference     every operation in plain numpy
 """
 
+from asterism.runtime.calibration import calibrate
 from asterism.runtime.net import Net, load
 
-__all__ = ["Net", "load"]
+__all__ = ["Net", "calibrate", "load"]

@@ -54,6 +54,7 @@ class Builder:
         self.values = dict(enumerate(inputs))
         self.results = self._side_by_side(ends.results, OUTPUT, made)
         self.columns: dict[int, tuple[Buffer, Indices]] = {}
+        self.places: dict[int, Buffer] = {}  # with the channels of a place side by side
         self.choices: dict[int, Choice] = {}
 
     def add(self, kernel: str, layer: FusedLayer, source: Buffer, out: Buffer, **rest: Any) -> None:

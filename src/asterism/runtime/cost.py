@@ -1,13 +1,16 @@
 """Sparse or dense? What each layer would cost, in cycles.
 
-Measured on an AVX-512 machine (Ice Lake), to within a third; what matters is which kernel comes out
-as the fastest. `explain` shows predicted and measured time. Vectors of sixteen have that machine
+The constants were measured on AVX-512 (Ice Lake) and AVX2 (Zen 3) machines; what matters is which
+kernel comes out as the fastest. A machine that was calibrated (`calibration`) has a factor for each
+kind of kernel. `explain` shows predicted and measured time. Vectors of sixteen have the Ice Lake
 lower its clock by a fifth: a small network is faster without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +30,40 @@ COLUMNS_SHARED = {4: 0.9, 8: 0.9, 16: 0.4}  # of inputs loaded already, by lanes
 ROWS_SPARSE = {8: 1.4, 16: 1.25}  # cycles for sixteen products
 ROWS_SHARED = {8: 1.1, 16: 0.48}  # of inputs loaded already
 ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
-PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.85, 1.15, 0.55  # cycles for a vector of products
+PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.92, 1.15, 0.55  # cycles for a vector of products
 PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a tile; a number
+PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of products
+PLACES_TURN = 0.4  # for a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
-RECURRENT = 0.8  # cycles for one product of a recurrent layer
-MANY_SPARSE, MANY_DENSE = 0.112, 0.043  # cycles for one product and image, in a block
-PANELS = 48  # outputs that a dense layer computes at once; fewer take as long
+RECURRENT, GATES = 0.7, 3.1  # cycles for one product of a recurrent layer; for one of its sums
+MANY_SPARSE = 0.112  # cycles for one product and image, in a block
+MANY_DENSE = {4: 0.14, 8: 0.07, 16: 0.043}  # the same of a dense layer, by lanes
+PANELS = {4: 16, 8: 16, 16: 48}  # outputs that it computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
+
+
+class Machine(NamedTuple):
+    """What is known of the machine that is planned for.
+
+    factors  by kind, as in "conv planes": how many times longer kernels take here than they should
+    only     kinds that are taken wherever they can be, for the sake of measuring them
+    """
+
+    factors: Mapping[str, float] = MappingProxyType({})
+    only: frozenset[str] = frozenset()
+
+    def seconds(self, kind: str, cycles: float) -> float:
+        """What a kernel takes here."""
+        return cycles / CLOCK * self.factors.get(kind, 1.0)
+
+
+# What planning is for; None: for the machine as it was calibrated.
+MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
+
+
+def machine() -> Machine:
+    """The machine that is planned for."""
+    return MACHINE.get() or Machine()
 
 
 class WholeChannels(NamedTuple):
@@ -59,34 +89,41 @@ class Choice(NamedTuple):
 
     @property
     def sparse(self) -> bool:
-        return self.kernel not in ("dense", "quads")
+        return self.kernel not in ("dense", "quads", "places")
 
 
-def linear(layer: FusedLayer, many: bool, rows: int, turned: int) -> Choice:
-    """`turned`: numbers to turn into columns if it is to be sparse, or back (< 0) if dense."""
+def linear(layer: FusedLayer, many: bool, rows: int, turned: int, lanes: int) -> Choice:
+    """The kernel of a fully connected layer.
+
+    many    whether it is for blocks of images
+    rows    of inputs in one image
+    turned  numbers to turn into columns if it is to be sparse, or back (< 0) if dense
+    lanes   floats in a vector
+    """
     weight = layer.weight
     nonzeros = int(np.count_nonzero(weight))
     if many:
         sparse = MANY_SPARSE * nonzeros + TURN * max(turned, 0)
-        panels = -(-len(weight) // PANELS) * PANELS
-        dense = MANY_DENSE * panels * weight.shape[1] + TURN * max(-turned, 0)
+        panels = -(-len(weight) // PANELS[lanes]) * PANELS[lanes]
+        dense = MANY_DENSE[lanes] * panels * weight.shape[1] + TURN * max(-turned, 0)
     else:
         per_product = ONE_DENSE if weight.nbytes < NEAR else ONE_FAR
         sparse, dense = ONE_SPARSE * nonzeros * rows, per_product * weight.size * rows
-    return _choose({"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
+    family = "block" if many else "image"
+    return _choose(family, {"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
 
 
-def over_rows(weight: Array, rows: int) -> Choice:
+def over_rows(weight: Array, rows: int, lanes: int) -> Choice:
     """A matrix times each of many rows: row by row, in blocks of rows as columns, or dense."""
     nonzeros, (outputs, inputs) = int(np.count_nonzero(weight)), weight.shape
     blocks = -(-rows // BLOCK) * BLOCK
-    panels = -(-outputs // PANELS) * PANELS
+    panels = -(-outputs // PANELS[lanes]) * PANELS[lanes]
     costs = {
         "sparse": ONE_SPARSE * nonzeros * rows,
         "rows": MANY_SPARSE * nonzeros * blocks + TURN * rows * (inputs + outputs),
-        "dense": MANY_DENSE * panels * inputs * max(rows, 4),
+        "dense": MANY_DENSE[lanes] * panels * inputs * max(rows, 4),
     }
-    return _choose(costs, nonzeros / max(1, weight.size))
+    return _choose("rows", costs, nonzeros / max(1, weight.size))
 
 
 def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
@@ -94,8 +131,12 @@ def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
     nonzeros = sum(int(np.count_nonzero(matrix)) for matrix in matrices)
     size = sum(matrix.size for matrix in matrices)
     per_product = ONE_DENSE if 4 * size < NEAR else ONE_FAR
-    costs = {"sparse": RECURRENT * nonzeros * steps, "dense": per_product * size * steps}
-    return _choose(costs, nonzeros / max(1, size))
+    gates = GATES * sum(len(matrix) for matrix in matrices)
+    costs = {
+        "sparse": (RECURRENT * nonzeros + gates) * steps,
+        "dense": (per_product * size + gates) * steps,
+    }
+    return _choose("recurrent", costs, nonzeros / max(1, size))
 
 
 def conv(
@@ -155,10 +196,36 @@ def conv(
         costs["planes"] = per_load * nonzeros * vectors + shared
         if layer.node["groups"] == 1:
             costs["quads"] = PLANES_DENSE * quads * vectors + shared
-    return _choose(costs, np.count_nonzero(weight) / max(1, weight.size))
+    return _choose("conv", costs, np.count_nonzero(weight) / max(1, weight.size))
 
 
-def _choose(costs: dict[str, float], density: float) -> Choice:
-    (first, cost), *others = sorted(costs.items(), key=lambda item: item[1])
-    otherwise = others[0][1] if others else np.inf
-    return Choice(first, cost / CLOCK, otherwise / CLOCK, density)
+def dense_places(layer: FusedLayer, places: int, lanes: int) -> float:
+    """Seconds of a dense convolution place by place; outputs come in sixteens."""
+    outputs, taps = -(-len(layer.weight) // 16) * 16, layer.weight[0].size
+    return machine().seconds("conv places", PLACES_DENSE * outputs / lanes * (taps + 3) * places)
+
+
+def depthwise_places(layer: FusedLayer, places: int, lanes: int, usual: bool) -> float:
+    """Seconds of a depthwise convolution place by place; `usual`: of the 3×3 kind."""
+    vectors = -(-len(layer.weight) // lanes)
+    per_product = PLACES_3X3 if usual else PLACES_DEPTHWISE
+    cycles = per_product * vectors * (layer.weight[0].size + 2) * places
+    return machine().seconds("conv depthwise", cycles)
+
+
+def turn(numbers: int) -> float:
+    """Seconds to turn a value, so that the channels of a place are side by side, or back."""
+    return PLACES_TURN * numbers / CLOCK
+
+
+def _choose(family: str, costs: dict[str, float], density: float) -> Choice:
+    """The kernel with the least seconds; `costs` are cycles, by the kernels of a family."""
+    here = machine()
+    wanted = [kernel for kernel in costs if f"{family} {kernel}" in here.only]
+    seconds = {
+        kernel: here.seconds(f"{family} {kernel}", cycles)
+        for kernel, cycles in costs.items()
+        if kernel in wanted or not wanted
+    }
+    (first, best), *others = sorted(seconds.items(), key=lambda item: item[1])
+    return Choice(first, best, others[0][1] if others else np.inf, density)

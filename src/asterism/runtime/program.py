@@ -16,7 +16,9 @@ import asterism.runtime.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
+from asterism.kernels.library import LANES
 from asterism.runtime.building import Ends
+from asterism.runtime.calibration import machine
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
@@ -33,10 +35,14 @@ def plan(
     many    whether it is for blocks
     lanes   floats in a vector of the machine's
     """
-    program = _Program(layers, shapes, ends, many, lanes)
-    for layer in layers:
-        OPERATIONS[layer.node.op].emit(program, layer)
-    steps = program.finish(layers[-1])
+    token = cost.MACHINE.set(cost.MACHINE.get() or machine(LANES.index(lanes)))
+    try:
+        program = _Program(layers, shapes, ends, many, lanes)
+        for layer in layers:
+            OPERATIONS[layer.node.op].emit(program, layer)
+        steps = program.finish(layers[-1])
+    finally:
+        cost.MACHINE.reset(token)
     scratch = place(steps)
     return Plan(steps, scratch, program.choices, tabulate(steps))
 
@@ -64,7 +70,7 @@ class _Program(Convolutions, Recurrence):
         live = np.flatnonzero((layer.weight != 0).any(0)).astype(np.int32)
         turned = -features * (value not in self.values) if value in self.columns else 8 * len(live)
         turned = min(turned, features)
-        choice = cost.linear(layer, self.many and rows == 1, rows, turned)
+        choice = cost.linear(layer, self.many and rows == 1, rows, turned, self.lanes)
         self.choices[layer.place] = choice
         if not choice.sparse:
             sizes, data = [rows, features, outputs], packing.fc_dense(layer)

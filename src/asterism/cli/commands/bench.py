@@ -52,8 +52,10 @@ def bench(
 ) -> None:
     """Time a sparse network against every dense engine that is installed.
 
-    torch eager, torch.compile, ONNX Runtime and OpenVINO run the same network in turn with ours;
-    times are medians, and the speed-up is the median of the ratios.
+    torch eager, torch.compile, ONNX Runtime, OpenVINO (its sparse decompression of weights off and
+    on), LiteRT and MNN, as far as they are installed, run the same network in turn with ours; times
+    are medians, and the speed-up is the median of the ratios. The plan follows, layer by layer,
+    with the time predicted and measured; the kernels are measured once on a machine, for that.
 
     Example:  asterism bench net.asterism --batch 1,64 --threads 1
     """
@@ -61,6 +63,7 @@ def bench(
     from asterism.graph.rebuild import rebuild
 
     text, batches = is_text(as_json, as_csv), _batches(batch)
+    _calibrate()
     net = find_source(file, model, data, shape, fix).net(threads)
     say("asterism: setting up the dense engines; torch.compile takes longest …")
     if len(net.graph.inputs) > 1:
@@ -73,8 +76,22 @@ def bench(
     print(f"{'batch':>6}  {'engine':14} {'µs per image':>13} {'asterism is':>14}")
     for row in rows:
         print(_line(row))
+    say("\n" + ("; ".join(engines.ahead(rows)) or "no dense engine is faster"))
     for example in _examples(net, batches):
         say(f"\n{net.explain(example)}")
+
+
+def _calibrate() -> None:
+    """Has the planner know this machine, which it does not measure by itself."""
+    from asterism.runtime import calibration
+
+    if calibration.is_calibrated():
+        return
+    say("asterism: measuring the kernels on this machine, once …")
+    try:
+        calibration.calibrate()
+    except InputError as error:  # it is known for now
+        say(f"asterism: {error}")
 
 
 def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:

@@ -54,6 +54,7 @@ def portable(graph: Graph, weights: Sequence[Array], speed: bool = False) -> Por
 OWN = {"PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "CONV_TAPS", "KEYS"}
 OWN |= {"FC_SPARSE_ONE", "FC_SPARSE", "FC_SPARSE_ROWS", "FC_DENSE", "TO_COLUMNS", "FROM_COLUMNS"}
 OWN |= {"ATTEND", "LSTM", "GRU", "SPREAD", "CONV_PLANES", "DENSE_PLANES"}
+OWN |= {"TURN", "DENSE_PLACES", "DEPTHWISE_PLACES"}
 
 
 def _refuse_unknown(layers: Sequence[FusedLayer]) -> None:

@@ -41,6 +41,7 @@ class Conv(Operation):
     kernels = (
         *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS"),
         *("SPREAD", "CONV_PLANES", "DENSE_PLANES"),
+        *("TURN", "DENSE_PLACES", "DEPTHWISE_PLACES"),
     )
     examples = (
         Example((3, 9, 11), {"padding_h": 1, "stride_w": 2}, ((4, 3, 3, 2), (4,))),

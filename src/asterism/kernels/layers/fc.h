@@ -142,10 +142,8 @@ INLINE void fc_columns(const Step *s, const float *in, float *out, const int vec
             int64_t first = entry(e), second = entry(e + 1);
             const float *p = in + (int32_t)first, *q = in + (int32_t)second;
             Vec w = weight(e, first), x = weight(e + 1, second);
-            UNROLL for (int v = 0; v < vectors; v++) {
-                one[v] += w * *(const Vec *)(p + v * WIDTH);
-                two[v] += x * *(const Vec *)(q + v * WIDTH);
-            }
+            UNROLL for (int v = 0; v < vectors; v++) one[v] += w * *(const Vec *)(p + v * WIDTH);
+            UNROLL for (int v = 0; v < vectors; v++) two[v] += x * *(const Vec *)(q + v * WIDTH);
         }
         if (e < end)
             UNROLL for (int v = 0; v < vectors; v++)

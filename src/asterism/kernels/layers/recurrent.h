@@ -2,7 +2,7 @@
    one pass. What the inputs add is there already, for all steps: the layer before has computed it. */
 
 enum {
-    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of eight rows */
+    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of sixteen rows; of 32 if dense */
     N_ROW, N_PLACE,   /* of the inputs' sums: the numbers of a step, and where this direction's are */
     N_OUT_ROW, N_OUT, /* the same of the results */
     N_MEMORY,         /* where in the memory the state of this direction is */
@@ -67,26 +67,22 @@ INLINE Vec8 pick8(const float *from, const uint16_t *places)
                   from[(uint16_t)p[2]], from[p[2] >> 16], from[(uint16_t)p[3]], from[p[3] >> 16]};
 }
 
-/* The recurrent matrix times the state, eight rows at a time. data: weights, places, where slices begin,
-   biases. A sparse matrix is SELL-8, as in fc.h; of a dense one four slices are side by side, and it
-   has no places. */
+/* The recurrent matrix times the state. data: weights, places, where slices begin, biases. A sparse matrix
+   is as SELL-8 in fc.h, but of slices of sixteen rows, as each end of a slice costs as much as many
+   weights; of a dense one 32 rows are side by side, and it has no places. */
 INLINE void recur_sparse(const Step *s, const float *state, float *sums)
 {
     const float *weights = s->data[0], *bias = s->data[3];
     const uint16_t *places = s->data[1];
     const int32_t *starts = s->data[2];
-    for (int64_t i = 0; i < s->size[N_SLICES]; i++, bias += 8, sums += 8) {
-        Vec8 one = *(const Vec8 *)bias, two = splat8(0);
-        const float *end = (const float *)s->data[0] + 8 * (int64_t)starts[i + 1];
-        for (; weights + 8 < end; weights += 16, places += 16) {
+    for (int64_t i = 0; i < s->size[N_SLICES]; i++, bias += 16, sums += 16) {
+        Vec8 one = *(const Vec8 *)bias, two = *(const Vec8 *)(bias + 8);
+        for (int64_t k = starts[i]; k < starts[i + 1]; k++, weights += 16, places += 16) {
             one += *(const Vec8 *)weights * pick8(state, places);
             two += *(const Vec8 *)(weights + 8) * pick8(state, places + 8);
         }
-        if (weights < end) {
-            one += *(const Vec8 *)weights * pick8(state, places);
-            weights += 8, places += 8;
-        }
-        *(Vec8 *)sums = one + two;
+        *(Vec8 *)sums = one;
+        *(Vec8 *)(sums + 8) = two;
     }
 }
 
@@ -94,7 +90,7 @@ INLINE void recur_dense(const Step *s, const float *state, float *sums)
 {
     const float *weights = s->data[0], *bias = s->data[3];
     int64_t length = s->size[N_UNITS];
-    for (int64_t i = 0; i < s->size[N_SLICES]; i += 4, bias += 32, sums += 32) {
+    for (int64_t i = 0; i < s->size[N_SLICES]; i++, bias += 32, sums += 32) {
         Vec8 acc[4];
         UNROLL for (int v = 0; v < 4; v++) acc[v] = *(const Vec8 *)(bias + 8 * v);
         for (int64_t k = 0; k < length; k++, weights += 32)
@@ -107,6 +103,7 @@ INLINE void recur_dense(const Step *s, const float *state, float *sums)
 typedef struct {
     const float *inputs, *sums; /* of a step: what the inputs add, and the state */
     const uint16_t *places;     /* of each gate's sums, in the order of the slices */
+    float *gates;               /* what becomes of them */
     int64_t units, padded;
 } Gates;
 
@@ -121,45 +118,62 @@ INLINE Vec8 own8(const Gates *g, int gate, int64_t u)
     return pick8(g->sums, g->places + gate * g->padded + u);
 }
 
-/* Gates in torch's order: input, forget, cell, output. */
-INLINE Vec8 lstm8(const Gates *g, int64_t u, float *cells)
+INLINE Vec8 *gate8(const Gates *g, int gate, int64_t u)
 {
-    Vec8 in = sigmoid8(given8(g, 0, u) + own8(g, 0, u));
-    Vec8 forget = sigmoid8(given8(g, 1, u) + own8(g, 1, u));
-    Vec8 cell = forget * *(Vec8 *)(cells + u) + in * tanh8(given8(g, 2, u) + own8(g, 2, u));
-    *(Vec8 *)(cells + u) = cell;
-    return sigmoid8(given8(g, 3, u) + own8(g, 3, u)) * tanh8(cell);
+    return (Vec8 *)(g->gates + gate * g->padded + u);
+}
+
+/* Gate by gate and then the state: what waits for an exponential leaves room for the next one's. */
+INLINE void open_gate(const Gates *g, int gate, const int tanh)
+{
+    for (int64_t u = 0; u < g->units; u += 8) {
+        Vec8 x = given8(g, gate, u) + own8(g, gate, u);
+        *gate8(g, gate, u) = tanh ? tanh8(x) : sigmoid8(x);
+    }
+}
+
+/* Gates in torch's order: input, forget, cell, output. */
+INLINE void lstm_step(const Gates *g, float *state, float *cells)
+{
+    UNROLL for (int gate = 0; gate < 4; gate++) open_gate(g, gate, gate == 2);
+    for (int64_t u = 0; u < g->units; u += 8) {
+        Vec8 *cell = (Vec8 *)(cells + u);
+        *cell = *gate8(g, 1, u) * *cell + *gate8(g, 0, u) * *gate8(g, 2, u);
+        *(Vec8 *)(state + u) = *gate8(g, 3, u) * tanh8(*cell);
+    }
 }
 
 /* Reset, update, new. */
-INLINE Vec8 gru8(const Gates *g, int64_t u, Vec8 state)
+INLINE void gru_step(const Gates *g, float *state)
 {
-    Vec8 reset = sigmoid8(given8(g, 0, u) + own8(g, 0, u));
-    Vec8 update = sigmoid8(given8(g, 1, u) + own8(g, 1, u));
-    Vec8 new = tanh8(given8(g, 2, u) + reset * own8(g, 2, u));
-    return new + update * (state - new);
+    UNROLL for (int gate = 0; gate < 2; gate++) open_gate(g, gate, 0);
+    for (int64_t u = 0; u < g->units; u += 8) {
+        Vec8 *at = (Vec8 *)(state + u), new = tanh8(given8(g, 2, u) + *gate8(g, 0, u) * own8(g, 2, u));
+        *at = new + *gate8(g, 1, u) * (*at - new);
+    }
 }
 
 INLINE void recurrent(const Step *s, const float *in, float *memory, float *out, const int cells)
 {
     const int64_t *n = s->size;
     int64_t units = n[N_UNITS], padded = (units + 7) / 8 * 8;
-    float *state = memory + n[N_MEMORY], *cell = state + padded, *sums = cell + cells * padded;
     int64_t gates = cells ? 4 : 3;
+    float *state = memory + n[N_MEMORY], *cell = state + padded, *opened = cell + cells * padded;
+    float *sums = opened + gates * padded;
     const uint16_t *places = (const uint16_t *)s->data[1] + n[N_PLACES] - gates * padded;
     if (!n[N_GIVEN]) __builtin_memset(state, 0, (1 + cells) * padded * sizeof(float));
     for (int64_t i = 0; i < n[N_STEPS]; i++) {
         int64_t t = n[N_BACKWARD] ? n[N_STEPS] - 1 - i : i;
-        Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, places, units, padded};
+        Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, places, opened, units, padded};
         float *to = out + t * n[N_OUT_ROW] + n[N_OUT];
         if (n[N_DENSE])
             recur_dense(s, state, sums);
         else
             recur_sparse(s, state, sums);
-        for (int64_t u = 0; u < units; u += 8) {
-            Vec8 *at = (Vec8 *)(state + u);
-            *at = cells ? lstm8(&g, u, cell) : gru8(&g, u, *at);
-        }
+        if (cells)
+            lstm_step(&g, state, cell);
+        else
+            gru_step(&g, state);
         __builtin_memcpy(to, state, units * sizeof(float));
     }
     if (n[N_CELLS])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Ends
 from asterism.runtime.layers.packing import BLOCK
+from asterism.runtime.layers.places import Option, choose_together
 from asterism.runtime.layers.whole_channels import WholeChannelSteps
 from asterism.runtime.layers.windows import Window
 from asterism.runtime.steps import Buffer
@@ -32,10 +34,54 @@ class Convolutions(WholeChannelSteps):
     ) -> None:
         super().__init__(layers, shapes, ends, many, lanes)
         self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
+        self.placed = self._placed(layers)
         for layer in reversed(layers):
-            possible = layer.node.op == "conv" and self.whole_channels(layer) is not None
+            possible = layer.node.op == "conv" and layer.place not in self.placed
+            possible = possible and self.whole_channels(layer) is not None
             if possible and self.choose(layer)[0].kernel in ("planes", "quads"):
                 self.want(layer)
+
+    def _placed(self, layers: Sequence[FusedLayer]) -> dict[int, float]:
+        """The convolutions that go place by place, by their place in the graph: their seconds."""
+        found: dict[int, float] = {}
+        for chain in self._chains(layers):
+            seconds = [self.by_places(layer) for layer in chain]
+            if min(seconds) < math.inf:
+                chosen = self._choose_together(chain, seconds)
+                found |= {chain[i].place: seconds[i] for i in range(len(chain)) if chosen[i]}
+        return found
+
+    def _chains(self, layers: Sequence[FusedLayer]) -> Iterator[list[FusedLayer]]:
+        """Convolutions of which each is the only one that reads the one before it."""
+        chain: list[FusedLayer] = []
+        for layer in layers:
+            if layer.node.op != "conv":
+                continue
+            if chain and not self._only_reads(layer, chain[-1]):
+                yield chain
+                chain = []
+            chain.append(layer)
+        if chain:
+            yield chain
+
+    def _choose_together(self, chain: list[FusedLayer], seconds: list[float]) -> list[bool]:
+        """Which of a chain go place by place, where each would take so many seconds."""
+        wanted = cost.machine().only
+        pairs = list(zip(chain, seconds, strict=True))
+        if wanted:
+            return [time < math.inf and _kind(layer) in wanted for layer, time in pairs]
+        return choose_together([self._option(layer, time) for layer, time in pairs])
+
+    def _only_reads(self, layer: FusedLayer, before: FusedLayer) -> bool:
+        """Whether a layer is the one that reads the result of another."""
+        value = layer.inputs[0]
+        alone = self.readers.get(value) == [layer] and value not in self.ends.results
+        return alone and value == before.out and self.seen(layer) == self.shapes[value]
+
+    def _option(self, layer: FusedLayer, seconds: float) -> Option:
+        other = self.choose(layer)[0].seconds
+        turns = [cost.turn(self.size(value)) for value in (layer.inputs[0], layer.out)]
+        return Option(other, seconds, *turns)
 
     def choose(self, layer: FusedLayer) -> tuple[cost.Choice, Window]:
         """A convolution's kernel, and how it reads its input."""
@@ -52,8 +98,13 @@ class Convolutions(WholeChannelSteps):
 
     def conv(self, layer: FusedLayer) -> None:
         choice, at = self.choose(layer)
+        if layer.place in self.placed:
+            seconds = self.placed[layer.place]
+            choice = choice._replace(kernel="places", seconds=seconds, otherwise=choice.seconds)
         self.choices[layer.place] = choice
-        if choice.kernel in ("planes", "quads"):
+        if choice.kernel == "places":
+            self.conv_places(layer)
+        elif choice.kernel in ("planes", "quads"):
             self.conv_planes(layer, dense=choice.kernel == "quads")
         elif not layer.added:
             self.conv_packed(layer, choice, at)
@@ -97,18 +148,12 @@ class Convolutions(WholeChannelSteps):
 
     def turned(self, layer: FusedLayer) -> int | None:
         """Numbers to turn into columns and back for a convolution on them; None if it cannot."""
-        if (
-            not self.many
-            or layer.added
-            or layer.node.pair("padding") != (0, 0)
-            or layer.node.pair("stride")[1] > 2
-        ):
+        if not self.many or not _reads_columns(layer):
             return None
         there = 0 if layer.inputs[0] in self.columns else self.size(layer.inputs[0])
         readers = self.readers.get(layer.out, [])
         stays = readers and all(
-            reader.node.op in ("linear", "conv") and layer.out not in reader.added
-            for reader in readers
+            reader.node.op == "linear" or _reads_columns(reader) for reader in readers
         )
         return there + (0 if stays else self.size(layer.out))
 
@@ -193,3 +238,15 @@ class Convolutions(WholeChannelSteps):
         source = self.rows(layer.inputs[0], layer)
         self.add("PACK", layer, source, packed, sizes=sizes, data=(at.channels,))
         return packed
+
+
+def _kind(layer: FusedLayer) -> str:
+    """A convolution place by place, as `cost` names its kind."""
+    return "conv depthwise" if layer.node["groups"] > 1 else "conv places"
+
+
+def _reads_columns(layer: FusedLayer) -> bool:
+    """Whether a layer is a convolution that can run on columns."""
+    if layer.node.op != "conv" or layer.added:
+        return False
+    return layer.node.pair("padding") == (0, 0) and layer.node.pair("stride")[1] <= 2

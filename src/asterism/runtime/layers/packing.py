@@ -222,17 +222,20 @@ def fc_sparse_one(layer: FusedLayer) -> Data:
     return weights, places, np.concatenate([starts, padded]), biases
 
 
-def _sell(weight: Array) -> tuple[Array, Indices, Indices]:
-    """Rows as SELL-8: the weights and their places, eight by eight, and where slices begin."""
-    slices = -(-len(weight) // 8)
+def _sell(weight: Array, side: int = 8) -> tuple[Array, Indices, Indices]:
+    """Slices of rows: the weights and their places, those of a slice by turns, and where it begins.
+
+    side  rows of a slice
+    """
+    slices = -(-len(weight) // side)
     # Of each non-zero: its row and its input, and how many of the row are before it.
     row, place = np.nonzero(weight)
-    counts = np.bincount(row, minlength=slices * 8)
-    starts = starts_of(counts.reshape(slices, 8).max(1, initial=0))
+    counts = np.bincount(row, minlength=slices * side)
+    starts = starts_of(counts.reshape(slices, side).max(1, initial=0))
     position = np.arange(len(row)) - starts_of(counts)[row]
-    flat = (starts[row // 8] + position) * 8 + row % 8
-    weights = np.zeros(int(starts[-1]) * 8, np.float32)
-    places = np.zeros(int(starts[-1]) * 8, np.int32)
+    flat = (starts[row // side] + position) * side + row % side
+    weights = np.zeros(int(starts[-1]) * side, np.float32)
+    places = np.zeros(int(starts[-1]) * side, np.int32)
     weights[flat], places[flat] = weight[row, place], place
     return weights, places, starts
 
@@ -243,11 +246,11 @@ def _padded(numbers: Array, multiple: int) -> Array:
 
 
 def recurrent_sparse(weight: Array, bias: Array) -> Data:
-    """A recurrent matrix as SELL-8; after the places of its weights, where each gate's sums are."""
+    """A recurrent matrix in slices of sixteen rows; after places, where each gate's sums are."""
     order = np.argsort((weight != 0).sum(1), kind="stable")
-    weights, places, starts = _sell(weight[order])
+    weights, places, starts = _sell(weight[order], 16)
     found = np.concatenate([places, _gate_places(order, weight.shape[1])])
-    return weights, found.astype(np.uint16), starts, _padded(bias[order], 8)
+    return weights, found.astype(np.uint16), starts, _padded(bias[order], 16)
 
 
 def recurrent_dense(weight: Array, bias: Array) -> Data:
@@ -257,7 +260,7 @@ def recurrent_dense(weight: Array, bias: Array) -> Data:
     padded[: len(weight)] = weight
     packed = np.ascontiguousarray(padded.reshape(panels, 32, -1).transpose(0, 2, 1))
     places = _gate_places(np.arange(len(weight)), weight.shape[1]).astype(np.uint16)
-    return packed, places, np.zeros(4 * panels + 1, np.int32), _padded(bias, 32)
+    return packed, places, np.zeros(panels + 1, np.int32), _padded(bias, 32)
 
 
 def _gate_places(order: npt.NDArray[np.intp], units: int) -> npt.NDArray[np.intp]:

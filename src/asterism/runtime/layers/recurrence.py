@@ -23,7 +23,7 @@ class Recurrence(Builder):
     def over_rows(self, layer: FusedLayer, source: Buffer, out: Buffer, rows: int) -> cost.Choice:
         """The layer's matrix times each of many rows of an image, by the fastest kernel."""
         outputs, inputs = layer.weight.shape
-        choice = cost.over_rows(layer.weight, rows)
+        choice = cost.over_rows(layer.weight, rows, self.lanes)
         kernels = {"sparse": "FC_SPARSE_ONE", "rows": "FC_SPARSE_ROWS", "dense": "FC_DENSE"}
         sizes, other = [rows, inputs, outputs], None
         if choice.kernel == "rows":
@@ -49,7 +49,8 @@ class Recurrence(Builder):
         own = cost.recurrent(matrices, steps)
         self.choices[layer.place] = own._replace(seconds=own.seconds + choice.seconds)
         padded, cells = -(-units // 8) * 8, layer.node.op == "lstm"
-        apart = (1 + cells) * padded + -(-rows // 32) * 32  # its state, and a step's sums
+        # Its state, and of a step the gates and the sums.
+        apart = (1 + cells + rows // units) * padded + -(-rows // 32) * 32
         memory = self._state(layer, padded, apart, len(directions), units)
         out, wide = self.out(layer), len(directions) * units
         extra = self.shapes[layer.out][0] - steps
@@ -57,7 +58,7 @@ class Recurrence(Builder):
             assert matrix is not None
             pack = packing.recurrent_sparse if own.sparse else packing.recurrent_dense
             data = pack(matrix, _or_zeros(bias, rows))
-            sizes = [steps, units, len(data[3]) // 8, not own.sparse]
+            sizes = [steps, units, len(data[2]) - 1, not own.sparse]
             sizes += [rows * len(directions), place * rows, wide, place * units]
             sizes += [place * apart, len(data[1]), place, len(layer.inputs) > 1, extra]
             kernel = layer.node.op.upper()

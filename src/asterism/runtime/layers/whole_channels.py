@@ -11,8 +11,9 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.convolution import by_place
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Builder, Ends
+from asterism.runtime.building import Ends
 from asterism.runtime.cost import WholeChannels
+from asterism.runtime.layers.places import PlaceSteps
 from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.windows import CACHE, MAX_PACKED
 from asterism.runtime.steps import SCRATCH, SLACK, Buffer
@@ -28,7 +29,7 @@ class Wanted:
         self.pitch, self.gap = pitch, gap
 
 
-class WholeChannelSteps(Builder):
+class WholeChannelSteps(PlaceSteps):
     """Values as planes, and the convolutions that read and make them."""
 
     def __init__(

@@ -1,0 +1,229 @@
+"""How fast the kernels are on this machine: measured once, in about a second, and kept.
+
+    asterism.runtime.calibrate()
+
+Each kind of kernel runs a few small layers; how many times longer they take than the cost model
+says is the factor by which the planner multiplies. Factors are kept in the user's cache folder, by
+processor and by the instruction set of the kernels. A network that is loaded reads them if they are
+there, and measures nothing: without them the constants of `cost` stand as they are, which is the
+same on every machine. ASTERISM_CALIBRATION=none leaves them out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import asterism.kernels.library as library
+import asterism.runtime.cost as cost
+from asterism.graph.network import Graph, Node
+from asterism.graph.stages import Array
+
+KINDS = (
+    *("conv sparse", "conv dense", "conv rows", "conv columns", "conv planes", "conv quads"),
+    *(
+        "conv places",
+        "conv depthwise",
+        "image sparse",
+        "image dense",
+        "block sparse",
+        "block dense",
+    ),
+    *("rows sparse", "rows rows", "rows dense", "recurrent sparse", "recurrent dense"),
+)
+VERSION = 1  # of the kernels and of the cost model that the factors are of
+LEAST, MOST = 0.1, 10.0  # a factor beyond is not believed
+RUNS = 7
+
+
+class Trial(NamedTuple):
+    """A small layer by which a kind of kernel is measured, as `cost` names it.
+
+    batch  how many examples at once: a block, or one
+    """
+
+    kind: str
+    node: Node
+    weight: tuple[int, ...]
+    shape: tuple[int, ...]
+    density: float
+    batch: int = 1
+
+
+def calibrate() -> dict[str, float]:
+    """Measures the kernels on this machine, and keeps what it finds for all networks to come.
+
+    It takes about a second; networks that were loaded before keep their plans. Gives the factors by
+    kind of kernel: how many times longer each takes than the planner would think. There are none
+    where no kernels are compiled. InputError if they cannot be kept; this process has them then.
+    """
+    found = library.load()
+    if found is None:
+        return {}
+    ratios: dict[str, list[float]] = {}
+    for trial in _trials():
+        ratio = _measure(trial)
+        if ratio is not None:
+            ratios.setdefault(trial.kind, []).append(math.log(ratio))
+    factors = {
+        kind: round(min(MOST, max(LEAST, math.exp(float(np.mean(logs))))), 3)
+        for kind, logs in ratios.items()
+    }
+    level = library.choose_level(found)
+    _measured[level] = factors
+    from asterism.storage.atomic_files import write_json
+
+    write_json(_path(level), {"processor": processor(), "factors": factors})
+    return factors
+
+
+def is_calibrated() -> bool:
+    """Whether there is nothing left to calibrate."""
+    found = library.load()
+    if found is None or _is_off():
+        return True
+    return bool(_known(library.choose_level(found)))
+
+
+def machine(level: int) -> cost.Machine:
+    """What is known of this machine, for kernels of an instruction set."""
+    return cost.Machine({} if _is_off() else _known(level))
+
+
+_measured: dict[int, Mapping[str, float]] = {}  # in this process, by the level of the kernels
+
+
+def _known(level: int) -> Mapping[str, float]:
+    return _measured.get(level) or _read(level)
+
+
+def _is_off() -> bool:
+    return os.environ.get("ASTERISM_CALIBRATION") == "none"
+
+
+# ---------------------------------------------------------------------- where factors are kept
+
+
+@cache
+def _read(level: int) -> Mapping[str, float]:
+    """The factors that were kept; none where there are none, or where the file is damaged."""
+    if not _folder().is_dir():
+        return {}
+    import json  # at need: a network should be there soon
+
+    try:
+        kept = json.loads(_path(level).read_bytes())
+        factors = {str(kind): float(factor) for kind, factor in kept["factors"].items()}
+        right = kept["processor"] == processor()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+    return factors if right and all(LEAST <= each <= MOST for each in factors.values()) else {}
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "asterism")
+
+
+def _path(level: int) -> Path:
+    name = "".join(each if each.isalnum() else "-" for each in processor())
+    return _folder() / f"kernels-{VERSION}-{library.LEVELS[level]}-{name}.json"
+
+
+@cache
+def processor() -> str:
+    """Its name, as far as the system tells."""
+    if sys.platform == "linux":
+        try:
+            # Its first lines: where there are a hundred processors the whole takes a while.
+            with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+                lines = file.read(4096).splitlines()
+        except OSError:
+            lines = []
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    import platform
+
+    return platform.processor() or platform.machine()
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+def _trials() -> Iterator[Trial]:
+    sparse, dense = 0.1, 1.0
+    places = ((64, 25, 5), (32, 16, 16), (64, 8, 8))
+    for shape in places:
+        channels = shape[0]
+        square, thin = _conv(3), _conv(1)
+        for kind in ("sparse", "rows", "planes"):
+            yield Trial(f"conv {kind}", square, (channels, channels, 3, 3), shape, sparse)
+        yield Trial("conv planes", thin, (channels, channels, 1, 1), shape, 0.2)
+        for kind in ("dense", "quads"):
+            yield Trial(f"conv {kind}", square, (channels, channels, 3, 3), shape, dense)
+        yield Trial("conv places", thin, (channels, channels, 1, 1), shape, dense)
+        deep = _conv(3, channels)
+        yield Trial("conv depthwise", deep, (channels, 1, 3, 3), shape, dense)
+    for shape in ((8, 16, 16), (16, 10, 10)):
+        inside = Node("conv", (0,), (0,))
+        yield Trial("conv columns", inside, (16, shape[0], 3, 3), shape, sparse, 32)
+    linear = Node("linear", (0,), (0,))
+    for units in (256, 512):
+        weight = (units, units)
+        yield Trial("image sparse", linear, weight, (units,), 0.05)
+        yield Trial("image dense", linear, weight, (units,), dense)
+        yield Trial("block sparse", linear, weight, (units,), 0.05, 32)
+        yield Trial("block dense", linear, weight, (units,), dense, 32)
+        yield Trial("rows sparse", linear, weight, (8, units), 0.05)
+        yield Trial("rows rows", linear, weight, (64, units), 0.05)
+        yield Trial("rows dense", linear, weight, (64, units), dense)
+    for units in (64, 256):
+        layer = Node("lstm", (0,), (0, 1, None, None))
+        yield Trial("recurrent sparse", layer, (4 * units, units), (8, units), 0.05)
+        yield Trial("recurrent dense", layer, (4 * units, units), (8, units), dense)
+
+
+def _conv(extent: int, groups: int = 1) -> Node:
+    settings = {"padding_h": extent // 2, "padding_w": extent // 2, "groups": groups}
+    return Node("conv", (0,), (0,), settings)
+
+
+def _measure(trial: Trial) -> float | None:
+    """How many times longer a layer takes than predicted; None where this kernel cannot run it."""
+    from asterism.runtime.net import Net
+
+    many = trial.batch > 1
+    token = cost.MACHINE.set(cost.Machine({}, frozenset([trial.kind])))
+    try:
+        net = Net(Graph(trial.shape, (trial.node,)), _weights(trial))
+        plan = net.plans[many]
+        matrices = [weight for weight in net.weights[1:2] if trial.node.op == "lstm"]
+        own = cost.recurrent(matrices, trial.shape[0]) if matrices else plan.choices[0]
+    finally:
+        cost.MACHINE.reset(token)
+    wanted = trial.kind.split()[1].replace("depthwise", "places")
+    if own.kernel != wanted:
+        return None
+    x = np.ones((trial.batch, *trial.shape), np.float32)
+    times = np.min([net._own.profile(x, many) for _ in range(RUNS)], axis=0)
+    # What the inputs add to a recurrent layer is a product over rows, and to turn a value is no
+    # part of a convolution: both are predicted apart.
+    mine = [step.kernel == "LSTM" if matrices else step.kernel != "TURN" for step in plan.steps]
+    return float(times[mine].sum()) / trial.batch / own.seconds
+
+
+def _weights(trial: Trial) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    count = 2 if trial.node.op == "lstm" else 1
+    made = {}
+    for name in range(count):
+        kept = random.random(trial.weight) < trial.density
+        made[str(name)] = (random.standard_normal(trial.weight) * kept).astype(np.float32)
+    return made
