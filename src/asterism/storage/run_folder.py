@@ -26,6 +26,11 @@ from asterism.storage.config import differences
 if sys.platform != "win32":
     import fcntl
 
+
+class LockedError(InputError):
+    """Another process is at work in the folder."""
+
+
 Compare = Callable[[Any, Any], list[str]]
 
 CONFIG, HISTORY, RESULT = "config.json", "history.json", "result.json"
@@ -141,7 +146,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(
+        raise LockedError(
             f"another process is at work in {folder}: wait for its end, or choose another folder"
         ) from None
     except OSError:
