@@ -7,6 +7,7 @@ leaves in the folder what the rank has found.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ from asterism.search.ranks.crew import join
 from asterism.search.ranks.replicas import shard_
 from asterism.search.sparsify import SparsifyResult
 from asterism.weights.sharding import whole
-from support.small import make_data
+from support.small import Slow, make_data
 
 OPTIONS: dict[str, Any] = {
     "max_drop": 2.0,
@@ -59,6 +60,15 @@ def loaders() -> tuple[Any, Any]:
     order = torch.Generator().manual_seed(5)
     train = DataLoader(TensorDataset(*_examples(3)), 51, shuffle=True, generator=order)
     return train, DataLoader(TensorDataset(*_examples(4)), 300)
+
+
+def slow_loaders() -> tuple[Any, Any]:
+    """The same, slowed down by SECONDS_PER_EXAMPLE; an error on FAILING_RANK."""
+    if os.environ.get("FAILING_RANK") == os.environ.get("RANK", "0"):
+        raise RuntimeError(f"no data on rank {os.environ['RANK']}")
+    train, valid = loaders()
+    slow = Slow(*train.dataset.tensors)
+    return DataLoader(slow, 51, shuffle=True, generator=train.generator), valid
 
 
 def search(net: nn.Module, **changed: Any) -> SparsifyResult:

@@ -16,12 +16,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from asterism.errors import InputError, missing, one_line
+from asterism.errors import InputError, LockedError, missing, one_line
 from asterism.experiments.data import Dataset
 from asterism.experiments.jobs import Job, Monitor, planned_epochs
 from asterism.experiments.parallel import Work
 from asterism.experiments.training import Watch
-from asterism.storage.run_folder import CONFIG, LockedError, alone_in, refuse_others
+from asterism.storage.run_folder import CONFIG, alone_in, refuse_others
 
 T = TypeVar("T")
 

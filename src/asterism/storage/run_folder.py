@@ -19,16 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asterism.errors import InputError
+from asterism.errors import InputError, LockedError
 from asterism.storage.atomic_files import check_writable, read_json, write_json
 from asterism.storage.config import differences
 
 if sys.platform != "win32":
     import fcntl
-
-
-class LockedError(InputError):
-    """Another process is at work in the folder."""
 
 
 Compare = Callable[[Any, Any], list[str]]
