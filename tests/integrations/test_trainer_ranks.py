@@ -19,9 +19,14 @@ WEIGHTS = ("fc1.weight", "fc2.weight")
 def launch(*arguments: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(trainer_ranks.__file__).parents[1])}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*launcher, "--nproc-per-node", "2", trainer_ranks.__file__, *map(str, arguments)]
+    command = [*launcher, "--nproc-per-node", "2", "-m", trainer_ranks.__name__]
     return subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=300, check=False
+        [*command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
     )
 
 

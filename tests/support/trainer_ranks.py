@@ -1,6 +1,6 @@
 """What `test_trainer_ranks.py` runs on each rank, under torchrun.
 
-    torchrun --nproc-per-node 2 support/trainer_ranks.py TRAINER FOLDER [die]
+    torchrun --nproc-per-node 2 -m support.trainer_ranks TRAINER FOLDER [die]
 
 With `die` rank 1 is killed on the way. Without it the run is continued from its last checkpoint,
 and then done once more undisturbed; the weights of both are left in the folder.

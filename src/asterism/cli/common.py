@@ -37,8 +37,8 @@ def resumable() -> Iterator[None]:
 
 @contextmanager
 def told_of_the_end() -> Iterator[None]:
-    """One line where torchrun ends this rank, as it does when another one is gone."""
-    if not is_launched():
+    """One line where torchrun ends the first rank, as it does when another one is gone."""
+    if not is_launched() or not is_first():
         yield
         return
 

@@ -191,6 +191,7 @@ def search(
         trainer = _trainer(model, task, options, crew)
         config = _config(trainer, options)
         _check_same(config, crew)
+        trainer = replace(trainer, trained=replicate(model, crew))
         files = None if run is None else {ABOUT: _about(trainer), **(beside or {})}
         with modes_kept(model), open_folder(run, config, resume, files, crew) as folder:
             goal = options.goal(task.higher_is_better)
@@ -217,7 +218,6 @@ def _trainer(model: nn.Module, task: TaskLike, options: SparsifyOptions, crew: C
         penalty=options.penalties(),
         densities=options.densities or {},
         crew=crew,
-        trained=replicate(model, crew),
     )
 
 

@@ -63,7 +63,7 @@ def wait_for_trial(launcher: subprocess.Popen[str], count: int) -> None:
 
 
 def end(launcher: subprocess.Popen[str]) -> str:
-    """What it still prints; it must end within seconds."""
+    """What it still prints; all ranks must end within seconds."""
     _, rest = launcher.communicate(timeout=60)
     assert launcher.returncode != 0
     return rest
@@ -104,9 +104,7 @@ def test_killed_rank_by_rank_and_whole_it_ends_as_one_process(
             assert len(lines) == 1, rest
             assert "--resume" in lines[0]
         assert not list(out.glob(".*")), "something was left half-written"
-    done = subprocess.run(
-        [*PROGRAM, "sparsify", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    done = asterism("sparsify", *arguments)
     assert done.returncode == 0, done.stderr
     history, weights = result(out)
     expected, expected_weights = result(undisturbed)
@@ -118,15 +116,14 @@ def test_killed_rank_by_rank_and_whole_it_ends_as_one_process(
 
 @pytest.mark.slow
 def test_an_error_of_one_rank_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    began = time.monotonic()
     launcher = torchrun(2, *SEARCH, "--out", tmp_path / "run", FAILING_RANK="1")
-    rest = end(launcher)
-    lines = [line for line in rest.splitlines() if line.startswith("asterism: ")]
-    assert lines[-1].startswith("asterism: rank 1 failed: ")
-    assert lines[-1].endswith("slow_loaders raised RuntimeError: no data on rank 1")
-    assert sum("failed" in line for line in lines) == 1
+    assert launcher.stderr is not None
+    next(line for line in launcher.stderr if "making the model" in line)
+    lines = [line for line in end(launcher).splitlines() if line.startswith("asterism: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("asterism: rank 1 failed: ")
+    assert lines[0].endswith("slow_loaders raised RuntimeError: no data on rank 1")
     assert not (tmp_path / "run").exists()
-    assert time.monotonic() - began < 120
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:

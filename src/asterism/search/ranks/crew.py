@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import random
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 from zlib import crc32
@@ -31,6 +34,9 @@ SAME_WITHIN = 1e-6
 POLITE, PATIENT, POLL, LAST_WORD = 1.0, 4.0, 0.02, 0.3
 """Seconds: for others to fail of themselves, for them to notice, between two looks, and that a
 process lives on once all have noticed: its launcher ends the rest as soon as it is gone."""
+
+MEETING, ANSWER = 300.0, 15.0
+"""Seconds: that rank 0 may come later than others, and that it may take to answer."""
 
 _numbers = count()
 
@@ -236,13 +242,31 @@ def join() -> Iterator[Crew]:
 
 
 def _initialise() -> None:
-    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    remedy = "choose another with torchrun --master-port, or MASTER_PORT"
+    if os.environ["RANK"] != "0" and not _is_rank_0_at(host, port):
+        raise InputError(
+            f"what answers at {host}:{port} is not rank 0, the port is in use: {remedy}"
+        )
     try:
         dist.init_process_group()
     except dist.DistError as error:
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
-            raise InputError(
-                f"the port of {address} is in use: choose another with torchrun --master-port,"
-                " or MASTER_PORT"
-            ) from error
-        raise InputError(f"cannot meet the other ranks at {address}: {one_line(error)}") from error
+            raise InputError(f"the port of {host}:{port} is in use: {remedy}") from error
+        raise InputError(
+            f"cannot meet the other ranks at {host}:{port}: {one_line(error)}"
+        ) from error
+
+
+def _is_rank_0_at(host: str, port: int) -> bool:
+    """False where another program listens at the port, which torch would wait for without end."""
+    end = time.monotonic() + MEETING
+    while time.monotonic() < end:  # rank 0 may come later
+        with suppress(OSError), socket.create_connection((host, port), timeout=POLITE):
+            break
+        time.sleep(POLITE)
+    store = partial(dist.TCPStore, host, port, is_master=False, wait_for_workers=False)
+    asking = threading.Thread(target=store, daemon=True)
+    asking.start()
+    asking.join(ANSWER)
+    return not asking.is_alive()

@@ -94,9 +94,11 @@ def align(model: nn.Module, crew: Crew) -> None:
     strayed = ""
     params = dict(model.named_parameters())
     for name, tensor in (*params.items(), *model.named_buffers()):
-        first = tensor.detach().to("cpu", copy=True)
-        dist.broadcast(first, group=crew.group, group_src=0)
-        first = first.to(tensor.device)
+        if not tensor.numel():
+            continue
+        first = tensor.detach().to("cpu").flatten().clone()
+        dist.broadcast(first.view(torch.uint8), group=crew.group, group_src=0)  # of any dtype
+        first = first.view(tensor.shape).to(tensor.device)
         if name in params and not strayed and _far(tensor, first):
             strayed = name
         tensor.copy_(first)
