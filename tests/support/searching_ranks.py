@@ -24,7 +24,7 @@ from asterism.search.ranks.crew import join
 from asterism.search.ranks.replicas import shard_
 from asterism.search.sparsify import SparsifyResult
 from asterism.weights.sharding import whole
-from support.small import Slow, make_data
+from support.small import Slow, make_data, task, trained
 
 OPTIONS: dict[str, Any] = {
     "max_drop": 2.0,
@@ -72,8 +72,8 @@ def slow_loaders() -> tuple[Any, Any]:
 
 
 def search(net: nn.Module, **changed: Any) -> SparsifyResult:
-    task = asterism.supervised(*loaders())
-    return asterism.sparsify(net, task, **{**OPTIONS, "progress": False, **changed})
+    ours = asterism.supervised(*loaders())
+    return asterism.sparsify(net, ours, **{**OPTIONS, "progress": False, **changed})
 
 
 def found(result: SparsifyResult) -> Found:
@@ -116,15 +116,23 @@ def sharded() -> Found:
     return found(search(net))
 
 
+def with_averages() -> Found:
+    """Shards, and running averages that each rank makes of its own examples."""
+    net = trained()
+    shard_(net)
+    result = asterism.sparsify(net, task(), max_drop=2.0, max_epochs=2, progress=False)
+    return {**found(result), "metric": result.best.metric, "again": task().evaluate(net)}
+
+
 def continued(folder: Path) -> Found:
     """What one process has begun."""
     return found(search(model(), run=folder / "of one process", resume=True))
 
 
 def error_of(**changed: Any) -> str:
-    task = changed.pop("task", None) or asterism.supervised(*loaders())
+    given = changed.pop("task", None) or asterism.supervised(*loaders())
     try:
-        asterism.sparsify(model(), task, **{**OPTIONS, "progress": False, **changed})
+        asterism.sparsify(model(), given, **{**OPTIONS, "progress": False, **changed})
     except InputError as error:
         return str(error)
     return "no error"
@@ -183,6 +191,7 @@ def main(rank: int, world: int, folder: Path) -> None:
     results: dict[str, Any] = {
         "ddp": replicated(rank, folder),
         "fsdp2": sharded(),
+        "averages": with_averages(),
         "continued": continued(folder),
     }
     with join() as crew:

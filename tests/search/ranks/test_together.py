@@ -106,12 +106,18 @@ def test_ranks_find_what_one_process_finds(
         assert_found(rank[kind], alone)
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "continued"])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "continued", "averages"])
 def test_ranks_agree_bit_by_bit(ranks: list[dict[str, Any]], kind: str) -> None:
     """Seconds included, whatever their own clocks tell."""
     first, *others = ranks
     for other in others:
         assert_same_bits(other[kind], first[kind])
+
+
+def test_what_was_measured_is_what_every_rank_holds(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        found = rank["averages"]
+        assert found["again"] == pytest.approx(found["metric"], rel=1e-9)
 
 
 def test_rank_0_alone_writes_shows_and_is_watched(

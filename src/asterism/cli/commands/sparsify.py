@@ -112,7 +112,7 @@ def sparsify(
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
     if threads is not None:
         torch.set_num_threads(threads)
-    with resumable(), told_of_the_end(), join() as crew:
+    with resumable(), join() as crew, told_of_the_end():
         if fsdp and crew.size == 1:
             raise InputError(
                 "--fsdp divides the model over several processes: start them with torchrun"

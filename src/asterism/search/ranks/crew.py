@@ -167,7 +167,7 @@ class Crew:
         if everybody or not gone:
             return f"the connection between the ranks broke ({one_line(_root(error))})"
         ranks = f"rank {gone[0]} is" if len(gone) == 1 else f"ranks {', '.join(gone)} are"
-        return f"{ranks} gone, ended from outside or with a machine"
+        return f"{ranks} gone, ended from outside: resume=True, or --resume, continues the search"
 
     def _leave(self, rank: int, message: str) -> None:
         with suppress(Exception):  # the store may be gone with its process
@@ -265,8 +265,8 @@ def _is_rank_0_at(host: str, port: int) -> bool:
         with suppress(OSError), socket.create_connection((host, port), timeout=POLITE):
             break
         time.sleep(POLITE)
-    store = partial(dist.TCPStore, host, port, is_master=False, wait_for_workers=False)
-    asking = threading.Thread(target=store, daemon=True)
+    client = partial(dist.TCPStore, is_master=False, wait_for_workers=False)  # type: ignore[attr-defined]
+    asking = threading.Thread(target=client, args=(host, port), daemon=True)
     asking.start()
     asking.join(ANSWER)
     return not asking.is_alive()

@@ -85,16 +85,16 @@ def load_whole(model: nn.Module, state: Mapping[str, Any]) -> None:
 
 @torch.no_grad()
 def align(model: nn.Module, crew: Crew) -> None:
-    """Rank 0's copy on every rank; an error where a weight has strayed from it.
+    """Rank 0's copy on every rank, of all that is no shard; an error where a weight has strayed.
 
     Running averages differ between ranks, and processors of two kinds round differently.
     """
-    if crew.size == 1 or is_sharded(model):
+    if crew.size == 1:
         return
     strayed = ""
     params = dict(model.named_parameters())
     for name, tensor in (*params.items(), *model.named_buffers()):
-        if not tensor.numel():
+        if isinstance(tensor, DTensor) or not tensor.numel():
             continue
         first = tensor.detach().to("cpu").flatten().clone()
         dist.broadcast(first.view(torch.uint8), group=crew.group, group_src=0)  # of any dtype
