@@ -21,6 +21,10 @@ class DivergedError(InputError):
     """Loss or weights are no longer finite; the model holds the last good state."""
 
 
+class LockedError(InputError):
+    """Another process is at work in a folder; it can be waited for."""
+
+
 class MissingError(InputError, ImportError):
     """A package that only some installations have; the message has the line that installs it."""
 

@@ -50,7 +50,8 @@ def test_an_import_up_the_order_would_be_seen(code: str) -> None:
 
 def test_every_room_has_its_place_in_the_order() -> None:
     assert {room(module) for module in MODULES} == set(LEVEL)
-    entries = {path.name for path in ROOT.iterdir()} - {"__pycache__", "py.typed"}
+    named_by_python = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
+    entries = {path.name for path in ROOT.iterdir()} - named_by_python
     assert len(entries) <= MOST_ENTRIES
 
 

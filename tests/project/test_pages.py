@@ -189,10 +189,17 @@ model = Blocks()
 STEP = "optimizer.reweight(); model(torch.ones(2, 8)).sum().backward(); optimizer.step()\n"
 
 
-def test_python_for_many_machines_runs_on_one(tmp_path: Path) -> None:
-    first, second = python_blocks(ROOT / "docs" / "many-machines.md")
+TRAINED = "from support.small import loaders, trained\n"
+TRAINED += "model, (train_loader, valid_loader) = trained(), loaders()\n"
+
+
+def test_python_for_many_machines_runs_on_one(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
+    search, *optimizers = python_blocks(ROOT / "docs" / "many-machines.md")
     script = tmp_path / "train.py"
-    script.write_text(MODEL + first + STEP + MODEL + second + STEP + "dist.destroy_process_group()")
+    steps = "".join(MODEL + each + STEP for each in optimizers)
+    script.write_text(TRAINED + search + steps + "dist.destroy_process_group()")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -156,7 +156,7 @@ def test_of_two_processes_in_one_folder_one_is_refused(dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path, fit_beside_another, max_epochs=4)
     assert errors[0].returncode == 1
     last = errors[0].stderr.decode().splitlines()[-1]
-    assert f"InputError: another process is at work in {tmp_path}" in last
+    assert f"LockedError: another process is at work in {tmp_path}" in last
     assert (tmp_path / "result.json").exists()
 
 

@@ -28,7 +28,7 @@ LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ROOT.rglob("*.py"))
-    if path != ROOT / "__init__.py"  # imports nothing until it is asked to
+    if path.parent != ROOT or not path.stem.startswith("__")  # doors, not rooms
 }
 
 

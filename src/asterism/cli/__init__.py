@@ -25,6 +25,7 @@ from typing import Any
 
 from asterism import __version__
 from asterism.errors import InputError, install_line
+from asterism.search.ranks.launch import is_first
 
 COMMANDS_NEED = ("torch", "typer", "rich", "safetensors", "tomli")
 """What the commands need beside numpy."""
@@ -37,7 +38,8 @@ def main() -> None:
         try:
             _run()
         except InputError as error:
-            print(f"asterism: {error}", file=sys.stderr)
+            if is_first():
+                print(f"asterism: {error}", file=sys.stderr, flush=True)
             sys.exit(2)
 
 
@@ -75,7 +77,8 @@ torch and a few small packages:
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """On one line, without the place in the code, which is not the user's."""
-    print(f"asterism: warning: {message}", file=sys.stderr)
+    if is_first():
+        print(f"asterism: warning: {message}", file=sys.stderr)
 
 
 def __getattr__(name: str) -> Any:

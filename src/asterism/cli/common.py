@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from asterism.errors import InputError, one_line
+from asterism.search.ranks.launch import is_first, is_launched, local_rank
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,17 +25,42 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("asterism: interrupted; the same command with --resume continues", file=sys.stderr)
+        if is_first():
+            print(
+                "asterism: interrupted; the same command with --resume continues", file=sys.stderr
+            )
         # CPython remembers a Ctrl-C that left source being executed from a string, as tracing does,
         # and would die of the signal whatever the exit code; the next such string makes it forget.
         exec("")
         raise typer.Exit(130) from None
 
 
+@contextmanager
+def told_of_the_end() -> Iterator[None]:
+    """One line where torchrun ends the first rank, as it does when another one is gone."""
+    if not is_launched() or not is_first():
+        yield
+        return
+
+    def end(*_: object) -> NoReturn:
+        raise InputError(
+            "ended by the launcher, as when another rank is gone; the same command with --resume"
+            " continues"
+        )
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def to_device(network: nn.Module, device: str | None) -> nn.Module:
     """The model on a device by its name; an error where there is none of that name."""
     if device is None:
         return network
+    if device == "cuda" and is_launched():
+        device = f"cuda:{local_rank()}"
     try:
         return network.to(device)
     except (RuntimeError, AssertionError) as error:

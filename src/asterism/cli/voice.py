@@ -1,5 +1,7 @@
 """How much a command says beside its result: -q for nothing, -v for the log.
 
+Of several ranks the first speaks.
+
 Every command gets both options here, at its registration, and says within a second that it loads
 torch, which can take many.
 """
@@ -15,6 +17,8 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+
+from asterism.search.ranks.launch import is_first
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result and errors alone.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the log as well.")]
@@ -49,7 +53,7 @@ def with_voice(command: Callable[..., None], needs_torch: bool = True) -> Callab
 
     @functools.wraps(command)
     def run(*args: Any, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
-        with _speaking(quiet, verbose):
+        with _speaking(quiet or not is_first(), verbose and is_first()):
             if needs_torch:
                 say_loading_torch()
             command(*args, **kwargs)

@@ -6,6 +6,7 @@ methods/      AST, LWC, DNS, gradual magnitude pruning, dense
 training      the training loop
 jobs          one method, one seed, one folder
 parallel      several jobs at once, each in a process
+cluster       the same on many machines: Dask, Slurm
 duration      how long it will take here
 data/         MNIST, CIFAR-10, digits, and changes of images
 networks/     LeNets and ResNets

@@ -17,6 +17,7 @@ import torch
 
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, NOISE, Budget
+from asterism.experiments.cluster import alone, check_free, on_cluster, run_only
 from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.figure import figure1
 from asterism.experiments.jobs import (
@@ -49,21 +50,25 @@ def reproduce(
     caption: str = "",
     workers: int = 1,
     threads: int | None = None,
+    scheduler: str | None = None,
+    only: str | None = None,
     monitor: Monitor,
 ) -> list[RunResult]:
     """Runs what is asked for and writes results.json, table.md and, where it can, the figure.
 
-    budget   the methods and their settings
-    data     what they are trained and tested on
-    out      the folder of all runs
-    methods  keys of the budget; the dense network is always among them. None for all
-    seeds    how many, from 0 on
-    resume   whether to continue runs that are in the folder; finished ones are read
-    caption  stands below the table
-    workers  jobs at a time, each in a process of its own; 1 for all in this one. Processes load the
-             data anew, by its name
-    threads  of each job but dense training, which is alone and has this process's; None for those
-    monitor  a display of progress
+    budget     the methods and their settings
+    data       what they are trained and tested on
+    out        the folder of all runs
+    methods    keys of the budget; the dense network is always among them. None for all
+    seeds      how many, from 0 on
+    resume     whether to continue runs that are in the folder; finished ones are read
+    caption    stands below the table
+    workers    jobs at a time, each in a process of its own; 1 for all in this one. Processes load
+               the data anew, by its name
+    threads    of each job but dense training, which is alone and has this process's; None for those
+    scheduler  the address of a Dask scheduler, whose workers do all jobs
+    only       the name of one job, which alone is done, after the dense one that it needs
+    monitor    a display of progress
     """
     found, expected = tuple(data.train.images.shape[1:]), INPUT_SHAPES[budget.model]
     if found != expected:
@@ -73,6 +78,8 @@ def reproduce(
         )
     data = limit(data, budget.train_images)
     todo = jobs(budget, methods, seeds, threads)
+    if threads is not None and (scheduler or only):  # machines have different numbers of cores
+        todo = [replace(job, threads=threads) for job in todo]
     dense = [job for job in todo if job.key == "dense"]
     others = [job for job in todo if job.key != "dense"]
     here = partial(_one_by_one, data=data, out=out, resume=resume, monitor=monitor)
@@ -82,13 +89,33 @@ def reproduce(
         if workers == 1
         else in_processes(others, elsewhere, workers=workers, resume=resume, monitor=monitor)
     )
+    first = here(dense)
+    write = partial(_write_results, budget, data, out, caption)
+    if only is not None:
+        job = run_only(only, todo, partial(_train, data=data, out=out), monitor)
+        return alone(out, partial(write, job))
+    if scheduler is not None:
+        check_free(todo, data, out, resume)
+        remote = partial(elsewhere, out=out.resolve())
+        first, rest = (
+            on_cluster(each, remote, scheduler=scheduler, monitor=monitor)
+            for each in (dense, others)
+        )
     results: list[RunResult] = []
-    for job in chain(here(dense), rest):
-        results = finished_rows(budget, data, out)
-        write_json(out / "results.json", results)
-        write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
-        if job.key in FIGURE and all((out / f"{key}-0/result.json").exists() for key in FIGURE):
-            figure1(curve(out, NOISE), curve(out, GREEDY), out)
+    for job in chain(first, rest):
+        results = write(job)
+    return results
+
+
+def _write_results(
+    budget: Budget, data: Dataset, out: Path, caption: str, job: Job
+) -> list[RunResult]:
+    """results.json, table.md and, after the job that completes it, the figure."""
+    results = finished_rows(budget, data, out)
+    write_json(out / "results.json", results)
+    write_atomically(out / "table.md", (table(results, caption=caption) + "\n").encode())
+    if job.key in FIGURE and all((out / f"{key}-0/result.json").exists() for key in FIGURE):
+        figure1(curve(out, NOISE), curve(out, GREEDY), out)
     return results
 
 

@@ -12,5 +12,6 @@ layer_floors  densities below which single layers do not fall
 folder        the search on disk
 plan          the dry run
 bit_widths    the fewest bits within a tolerance
+ranks/        several processes as one search
 progress/     what a person sees of it meanwhile
 """

@@ -16,7 +16,7 @@ the folder and its lock are in `asterism.storage.run_folder`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from asterism.errors import FormatError, InputError
 from asterism.export.checkpoints import write_checkpoint
 from asterism.search.limits import SearchBudget
 from asterism.search.pareto import Point
+from asterism.search.ranks.crew import ALONE, Crew
 from asterism.storage.atomic_files import write_json
 from asterism.storage.config import differences
 from asterism.storage.packing import Packed, unpack
@@ -40,7 +41,11 @@ Files = Mapping[str, dict[str, Any]]
 
 @contextmanager
 def open_folder(
-    folder: str | Path | None, config: dict[str, Any], resume: bool, beside: Files | None = None
+    folder: str | Path | None,
+    config: dict[str, Any],
+    resume: bool,
+    beside: Files | None = None,
+    crew: Crew = ALONE,
 ) -> Iterator[SearchFolder]:
     """The folder of one search, locked for the block; an error if it is another's.
 
@@ -48,31 +53,52 @@ def open_folder(
     config  what identifies the search
     resume  whether a search that the folder holds is continued
     beside  more JSON to keep there, by the file's name
+    crew    the ranks of the search, of which the first alone uses the folder
     """
-    if folder is None:
-        if resume:
-            raise InputError("there is nothing to resume without a folder: give run='folder'")
-        yield SearchFolder(None)
-        return
-    with own(Path(folder), config, resume, changes_beyond_budget) as owned:
-        if (owned.path / "state.pt").exists() and not (owned.path / "config.json").exists():
-            raise InputError(f"{folder} has lost its config.json: choose another folder")
+    if folder is None and resume:
+        raise InputError("there is nothing to resume without a folder: give run='folder'")
+    path = None if folder is None else Path(folder)
+    with ExitStack() as stack:
+        found = SearchFolder(None)
+
+        def enter() -> None:
+            nonlocal found
+            if path is not None:
+                found = stack.enter_context(_owned_folder(path, config, resume, beside))
+
+        crew.decide(enter)
+        yield found
+
+
+@contextmanager
+def _owned_folder(
+    path: Path, config: dict[str, Any], resume: bool, beside: Files | None
+) -> Iterator[SearchFolder]:
+    with own(path, config, resume, changes_beyond_budget) as owned:
+        if (path / "state.pt").exists() and not (path / "config.json").exists():
+            raise InputError(f"{path} has lost its config.json: choose another folder")
         for name, content in (beside or {}).items():
-            if (owned.path / name).exists() and any(limit in content for limit in LIMITS):
-                write_json(owned.path / name, content)  # with the budget, which may have grown
+            if (path / name).exists() and any(limit in content for limit in LIMITS):
+                write_json(path / name, content)  # with the budget, which may have grown
         yield SearchFolder(owned, beside)
 
 
 def changes_beyond_budget(found: Any, config: Any) -> list[str]:
     """Where two configs differ, or two recipes; a budget that has grown is no difference.
 
+    Nor is another number of ranks, and with it of threads in each: sums over ranks are rounded in
+    another order anyway.
+
     >>> changes_beyond_budget({"max_epochs": 60, "seed": 0}, {"max_epochs": 80, "seed": 1})
     ['seed']
     """
     before, now = _budget(found), _budget(config)
+    changed = differences(found, config)
+    if "ranks" in changed:
+        changed = [each for each in changed if each not in ("ranks", "threads")]
     if before is None or now is None or not now.covers(before):
-        return differences(found, config)
-    return [each for each in differences(found, config) if each.split(".")[-1] not in LIMITS]
+        return changed
+    return [each for each in changed if each.split(".")[-1] not in LIMITS]
 
 
 def _budget(settings: Any) -> SearchBudget | None:

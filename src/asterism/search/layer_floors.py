@@ -12,6 +12,7 @@ from asterism.errors import InputError
 from asterism.pruning.scores import count
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.weights.names import check_patterns, lookup, matches
+from asterism.weights.sharding import count_nonzero
 
 Floors = dict[str, float]
 
@@ -46,7 +47,7 @@ def prune_above_floors(optimizer: SparseOptimizer, density: float, floors: Floor
     density    of the whole network, an upper limit
     floors     the density that a layer may not fall below, by its name
     """
-    alive = {name: int(mask.sum()) for name, mask in optimizer.masks().items()}
+    alive = {name: count_nonzero(mask) for name, mask in optimizer.masks().items()}
     sizes = {name: weight.numel() for name, weight in optimizer.weights().items()}
     total = count(density, sum(sizes.values()))
     if not floors or total >= sum(alive.values()):

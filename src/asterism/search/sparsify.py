@@ -8,6 +8,7 @@ search itself is `asterism.search.strategy`, what it has found `asterism.search.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -16,16 +17,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from asterism.errors import InputError
 from asterism.search.folder import Files, open_folder
 from asterism.search.options import SparsifyOptions
 from asterism.search.pareto import Point, TrialRecord
 from asterism.search.plan import align
 from asterism.search.progress.display import Table, showing
 from asterism.search.progress.words import percent
+from asterism.search.ranks.crew import Crew, join
+from asterism.search.ranks.replicas import plain, replicate
 from asterism.search.state import SearchState, Watch
 from asterism.search.strategy import Search
 from asterism.search.task import TaskLike, check_task
 from asterism.search.trial import MakeOptimizer, Trainer, check_model
+from asterism.storage.config import differences
 from asterism.storage.provenance import provenance
 from asterism.weights.metrics import modes_kept
 from asterism.weights.wiring import wiring
@@ -119,6 +124,9 @@ def sparsify(
     progress  a bar in a terminal or a notebook, lines on standard error elsewhere; False for
               neither. `logging.getLogger("asterism")` gets the lines in any case
 
+    In a script that torchrun has started all ranks call it, and search together: each trains on its
+    part of the batches, rank 0 decides, writes the folder, calls `watch` and shows progress.
+
     The other arguments are the search's options, which `SparsifyOptions` explains one by one:
 
     max_drop                                 how much worse than dense the metric may be
@@ -165,6 +173,7 @@ def search(
     progress: bool | None = None,
     table: Table | None = None,
     beside: Files | None = None,
+    crew: Crew | None = None,
 ) -> SparsifyResult:
     """`sparsify` with its options as one object.
 
@@ -174,35 +183,54 @@ def search(
     progress            as for `sparsify`
     table               makes what a terminal shows above the bar
     beside              more JSON to keep in the folder, by the file's name
+    crew                the ranks that search together; None for those of torchrun, if there are any
     """
     check_task(task)
     check_model(model)
-    trainer = _trainer(model, task, options)
-    config = _config(trainer, options)
-    files = None if run is None else {ABOUT: _about(trainer), **(beside or {})}
-    with modes_kept(model), open_folder(run, config, resume, files) as folder:
-        goal, generators = options.goal(task.higher_is_better), getattr(task, "generators", ())
-        with showing(goal, options.budget(), progress, table) as shown:
-            trainer = replace(trainer, on_step=shown.step)
-            state = SearchState(trainer, goal, folder, generators, watch, shown)
-            try:
-                Search(trainer, options, state).run()
-            finally:
-                state.leave_best()
+    with join() if crew is None else nullcontext(crew) as crew:
+        trainer = _trainer(model, task, options, crew)
+        config = _config(trainer, options)
+        _check_same(config, crew)
+        trainer = replace(trainer, trained=replicate(model, crew))
+        files = None if run is None else {ABOUT: _about(trainer), **(beside or {})}
+        with modes_kept(model), open_folder(run, config, resume, files, crew) as folder:
+            goal = options.goal(task.higher_is_better)
+            with showing(goal, options.budget(), progress, table, crew.leads) as shown:
+                trainer = replace(trainer, on_step=shown.step)
+                generators = getattr(trainer.task, "generators", ())
+                state = SearchState(trainer, goal, folder, generators, watch, shown)
+                try:
+                    Search(trainer, options, state).run()
+                finally:
+                    state.leave_best()
     position = state.position
     return SparsifyResult(model, state.points, position.history, position.stop_reason, state.best)
 
 
-def _trainer(model: nn.Module, task: TaskLike, options: SparsifyOptions) -> Trainer:
+def _trainer(model: nn.Module, task: TaskLike, options: SparsifyOptions, crew: Crew) -> Trainer:
+    shared = getattr(task, "shared", None)
     return Trainer(
-        model,
-        task,
+        plain(model),
+        task if shared is None else shared(crew),
         options.optimizers()[0],
         include=options.include,
         exclude=options.exclude,
         penalty=options.penalties(),
         densities=options.densities or {},
+        crew=crew,
     )
+
+
+def _check_same(config: dict[str, Any], crew: Crew) -> None:
+    """An error where the ranks were not told to search for the same."""
+    first, *others = crew.gather({**config, "threads": None})
+    for rank, other in enumerate(others, start=1):
+        differing = differences(first, other)
+        if differing:
+            raise InputError(
+                f"rank {rank} differs from rank 0 in {', '.join(differing)}: start all ranks with"
+                " the same model and options"
+            )
 
 
 def _about(trainer: Trainer) -> dict[str, Any]:
@@ -222,4 +250,5 @@ def _config(trainer: Trainer, options: SparsifyOptions) -> dict[str, Any]:
         "higher_is_better": trainer.task.higher_is_better,
         "weights": {name: list(weight.shape) for name, weight in trainer.weights().items()},
         "threads": torch.get_num_threads(),
+        **({"ranks": trainer.crew.size} if trainer.crew.size > 1 else {}),
     }

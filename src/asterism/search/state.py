@@ -18,6 +18,7 @@ from asterism.search.folder import SearchFolder
 from asterism.search.limits import Goal, SearchBudget
 from asterism.search.pareto import Point, TrialRecord, pareto
 from asterism.search.progress.display import Progress
+from asterism.search.ranks.replicas import load_whole, whole_state
 from asterism.search.trial import Trainer
 from asterism.storage import random_state
 from asterism.storage.packing import Packed, pack, unpack
@@ -56,6 +57,7 @@ class Position:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Position:
+        """The inverse of `to_plain`."""
         history = [TrialRecord.from_json(record) for record in plain["history"]]
         # Snapshots of earlier searches call the strength a pull.
         settings = {"strength" if name == "pull" else name: each for name, each in plain.items()}
@@ -87,7 +89,7 @@ class SearchState:
         self.generators, self.watch = generators, watch
         self.progress = progress or Progress(goal, SearchBudget())
         self.total = sum(trainer.sizes().values())
-        self.position = Position(pack(trainer.model.state_dict()))
+        self.position = Position(pack(whole_state(trainer.model)))
         self.start = self._point(math.nan, self.position.base)
         self.points: list[Point] = []
         self._take_losses()  # of training before the search
@@ -110,7 +112,7 @@ class SearchState:
 
     def keep(self, metric: float) -> Packed:
         """The model as it is; also on the front, if it has a place there."""
-        packed = pack(self.trainer.model.state_dict())
+        packed = pack(whole_state(self.trainer.model))
         points = [*self.points, self._point(metric, packed)]
         self.points = pareto(points, self.goal.higher_is_better)
         return packed
@@ -131,12 +133,19 @@ class SearchState:
         )
         self.position.history.append(record)
         self.progress.end(record)
-        if self.watch is not None:
+        if self.watch is not None and self.trainer.crew.leads:
             self.watch(record)
 
     def load(self, packed: Packed) -> None:
         """Puts weights into the model."""
-        self.trainer.model.load_state_dict(unpack(packed))
+        load_whole(self.trainer.model, unpack(packed))
+
+    def follow_first_rank(self) -> None:
+        """Makes the position what it is on rank 0, where the next trial is decided."""
+        crew = self.trainer.crew
+        if crew.size > 1:
+            plain = {**self.position.to_plain(), "base": {}}  # each rank has the weights
+            self.position = Position.from_plain({**crew.tell(plain), "base": self.position.base})
 
     def leave_best(self) -> None:
         """Puts the best weights found into the model."""
@@ -153,7 +162,7 @@ class SearchState:
 
     def restore(self) -> bool:
         """Whether the folder held a search, which is now this one."""
-        found = self.folder.load()
+        found = self.trainer.crew.decide(self.folder.load)
         if found is None:
             return False
         plain, self.points, self.start = found

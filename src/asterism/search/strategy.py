@@ -75,6 +75,7 @@ class Search:
             self.position.stop_reason = ""
             self.state.folder.reopen()
         while not self.position.stop_reason:
+            self.state.follow_first_rank()
             self.position.stop_reason = self._advance()
             self.state.save()
         self.state.finish()
@@ -258,7 +259,8 @@ class Search:
         high = math.log(self.trainer.nonzeros() / self.total)
         for _ in range(PROBES):
             middle = (low + high) / 2
-            metric = self._measure_cut(self.position.base, math.exp(middle))
+            density = self.trainer.crew.tell(math.exp(middle))
+            metric = self._measure_cut(self.position.base, density)
             if self.state.is_good(metric):
                 high = middle
                 self.state.keep(metric)
@@ -287,10 +289,12 @@ class Search:
         self.trainer = replace(self.trainer, optimizer=self.optimizers[position.optimizer])
         steps = round((position.steps or self.trainer.batches()) * epochs)
         self.state.progress.begin(what, epochs, steps, (position.epochs, position.seconds))
+        self.trainer.crew.part_ways()
         started = time.perf_counter()
         yield
         self.position.epochs += epochs
-        self.position.seconds += time.perf_counter() - started
+        # No clock is that of another rank, and budgets are of minutes, too.
+        self.position.seconds += self.trainer.crew.tell(time.perf_counter() - started)
 
     def _finished(self, reason: str) -> str:
         if self.state.best.nonzeros < self.state.start.nonzeros:

@@ -7,7 +7,7 @@ loaders, a loss and a metric, with one plain loop and one plain evaluation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol
 
 import torch
@@ -15,10 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from asterism.errors import DivergedError, InputError, one_line
+from asterism.errors import InputError, one_line
 from asterism.graph.live_forward import live_if_worth
 from asterism.scaling.schedules import warmup_cosine
 from asterism.scaling.sparse_optimizer import SparseOptimizer
+from asterism.search.ranks.crew import ALONE, Crew
+from asterism.search.ranks.loaders import count_of, divide
+from asterism.search.ranks.lockstep import Epoch, SharedEpoch
+from asterism.search.ranks.replicas import is_sharded
 from asterism.weights.metrics import evaluating
 
 Fit = Callable[[nn.Module, Any, int], Any]
@@ -34,8 +38,9 @@ class TaskLike(Protocol):
     """What a task has: two functions, and which way the metric runs.
 
     It may also have `generators`, random generators of its own whose state is saved with a run,
-    `example_inputs(model)`, a batch for the multiply-accumulates of `plan`, and `losses`, the mean
-    training loss of each epoch of the last `fit`, for the report.
+    `example_inputs(model)`, a batch for the multiply-accumulates of `plan`, `losses`, the mean
+    training loss of each epoch of the last `fit`, for the report, and `shared(crew)`, the same task
+    for several ranks.
     """
 
     @property
@@ -53,8 +58,10 @@ class TaskLike(Protocol):
 class Task:
     """A task of your own two functions.
 
-    fit               fit(model, optimizer, epochs) trains, every step taken by that optimizer
-    evaluate          evaluate(model) gives the metric on validation data
+    fit               fit(model, optimizer, epochs) trains, every step taken by that optimizer; on
+                      several ranks the model is wrapped in DistributedDataParallel, and each rank
+                      is to train on data of its own
+    evaluate          evaluate(model) gives the metric on validation data, the same on every rank
     higher_is_better  False where the metric is a loss or an error
     generators        random generators that `fit` draws from, to be saved with a run
 
@@ -103,6 +110,7 @@ class Supervised:
     amp                         whether the forward pass is computed in bfloat16
     generators                  the loaders' own random generators, whose state a run saves
     losses                      the mean training loss of each epoch of the last `fit`
+    crew                        the ranks that train and measure together
     """
 
     train_loader: Iterable[Any]
@@ -114,6 +122,7 @@ class Supervised:
     amp: bool = False
     generators: Sequence[torch.Generator] = field(init=False)
     losses: list[float] = field(init=False, default_factory=list)
+    crew: Crew = ALONE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "generators", _generators(self.train_loader, self.valid_loader))
@@ -121,6 +130,14 @@ class Supervised:
     def keys(self) -> NoReturn:
         """The error of `**task`."""
         raise InputError("a task is passed as it is: sparsify(model, task, max_drop=…)")
+
+    def shared(self, crew: Crew) -> Supervised:
+        """The same task for several ranks, each with its part of every batch."""
+        loaders = {
+            "train_loader": divide(self.train_loader, crew),
+            "valid_loader": divide(self.valid_loader, crew),
+        }
+        return self if crew.size == 1 else replace(self, **loaders, crew=crew)
 
     def fit(self, model: nn.Module, optimizer: Optimizer, epochs: int) -> None:
         """Trains; each call warms the learning rate up to the optimizer's and lets it fall.
@@ -133,43 +150,63 @@ class Supervised:
         peaks = [group["lr"] for group in optimizer.param_groups]
         shape = warmup_cosine(1.0)
         batches = length(self.train_loader)
-        for epoch in range(epochs):
-            number, total = -1, torch.zeros(())
-            for number, (inputs, targets) in enumerate(
-                _batches(self.train_loader, "training", model)
-            ):
-                within = (number + 1) / (batches + 1) if batches else 0.5
+        for number in range(epochs):
+            epoch = self._epoch(self.train_loader, "training", model, number + 1)
+            for inputs, targets in epoch:
+                within = epoch.steps / (batches + 1) if batches else 0.5
                 for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                    group["lr"] = peak * shape((epoch + within) / epochs)
+                    group["lr"] = peak * shape((number + within) / epochs)
                 if forward is None:
-                    forward = model if self.amp else _fastest(model, optimizer, inputs)
+                    forward = self._forward(model, optimizer, inputs)
                 optimizer.zero_grad()
                 with self._precision(model):
                     loss = self.loss(answer(forward, inputs), targets)
-                if not loss.isfinite():
-                    raise DivergedError(f"the loss is {loss.item()} in epoch {epoch + 1}")
-                total = total + loss.detach()
-                torch.autograd.backward(loss)
+                torch.autograd.backward(epoch.weigh(loss))
                 if self.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
                 optimizer.step()
-            if number < 0:
+            if not epoch.steps:
                 raise InputError("the training loader is empty: it gave no batch")
-            self.losses.append(float(total) / (number + 1))
+            self.losses.append(epoch.mean)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:
         """The metric over the validation loader: the mean over batches, weighted by their size."""
         total, size = 0.0, 0
+        loader, alone = self.valid_loader, not is_sharded(model)
         with evaluating(model):
-            for inputs, targets in _batches(self.valid_loader, "validation", model):
+            for inputs, targets in self._epoch(loader, "validation", model, alone=alone):
                 with self._precision(model):
                     outputs = answer(model, inputs)
-                total += float(self.metric(outputs, targets)) * len(targets)
-                size += len(targets)
-        if not size:
+                count = count_of(loader, targets)
+                total += float(self.metric(outputs, targets)) * count if count else 0.0
+                size += count
+        whole_total, whole_size = self.crew.add(total, size)
+        if not whole_size:
             raise InputError("the validation loader is empty: it gave no batch")
-        return total / size
+        return whole_total / whole_size
+
+    def _epoch(
+        self,
+        loader: Iterable[Any],
+        what: str,
+        model: nn.Module,
+        number: int = 1,
+        alone: bool = False,
+    ) -> Epoch[tuple[Inputs, Any]]:
+        """The batches of an epoch, which all ranks take together unless each may be alone."""
+        batches = _batches(loader, what, model)
+        if alone or self.crew.size == 1:
+            return Epoch(batches, number)
+        return SharedEpoch(
+            batches, number, self.crew, what, lambda batch: count_of(loader, batch[1])
+        )
+
+    def _forward(self, model: nn.Module, optimizer: Optimizer, inputs: Inputs) -> Forward:
+        """The model; in one process the fastest way to compute what it does."""
+        if self.amp or self.crew.size > 1:
+            return model
+        return _fastest(model, optimizer, inputs)
 
     def _precision(self, model: nn.Module) -> torch.autocast:
         return torch.autocast(device_of(model).type, torch.bfloat16, enabled=self.amp)

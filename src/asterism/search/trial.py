@@ -25,7 +25,10 @@ from asterism.scaling.schedules import geometric
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.scaling.stepping import inner_optimizer
 from asterism.search.layer_floors import Floors, fewest, find_floors, prune_above_floors
+from asterism.search.ranks.crew import ALONE, Crew
+from asterism.search.ranks.replicas import align
 from asterism.search.task import TaskLike, length
+from asterism.weights.sharding import any_shard, count_nonzero, local, whole
 from asterism.weights.targets import choose
 
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
@@ -60,8 +63,13 @@ def check_model(model: nn.Module) -> None:
         if tensor.is_meta:
             raise InputError(f"{name} is on the meta device, without values: load weights first")
     for name, param in model.named_parameters():
-        if not bool(param.isfinite().all()):
+        if not is_finite(param):
             raise InputError(f"{name} holds NaN or infinity: start from a model that is finite")
+
+
+def is_finite(param: Tensor) -> bool:
+    """Whether every entry is, on all ranks."""
+    return not any_shard(not bool(local(param).isfinite().all()), param)
 
 
 class CollapseError(Exception):
@@ -80,6 +88,8 @@ class Trainer:
     penalty    what re-weighting lowers
     densities  by pattern, what such layers keep in any case
     on_step    called after each step of training
+    crew       the ranks that train together
+    trained    the model as `fit` gets it, on several ranks wrapped; None for the model itself
     """
 
     model: nn.Module
@@ -90,6 +100,8 @@ class Trainer:
     penalty: Penalty | Mapping[str, Penalty] | None = None
     densities: Mapping[str, float] = field(default_factory=dict)
     on_step: Callable[[], None] | None = None
+    crew: Crew = ALONE
+    trained: nn.Module | None = None
 
     def batches(self) -> int:
         """The batches of an epoch, 0 where the task does not tell."""
@@ -111,10 +123,14 @@ class Trainer:
         return {candidate.name: candidate.param.detach() for candidate in chosen}
 
     def nonzeros(self) -> int:
-        return sum(int(weight.count_nonzero()) for weight in self.weights().values())
+        return sum(count_nonzero(weight) for weight in self.weights().values())
 
     def measure(self) -> float:
-        """The user's metric, NaN included."""
+        """The user's metric, NaN included; the same on every rank."""
+        remedy = "give data of the same size, and let evaluate return the metric of all of it"
+        return self.crew.same("the metric of evaluate", self._measure(), remedy)
+
+    def _measure(self) -> float:
         try:
             metric = self.task.evaluate(self.model)
         except InputError:
@@ -193,7 +209,7 @@ class Trainer:
         optimizer, floors = self.wrap(freeze_zeros=True), self.floors()
         prune_above_floors(optimizer, first, floors)
         masks = optimizer.masks().values()
-        start = sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+        start = sum(map(count_nonzero, masks)) / sum(mask.numel() for mask in masks)
         span = max(1, int(steps * CUTTING_SHARE))
         every = max(1, span // CUTS_PER_TRIAL)
         fall = geometric(start, density)
@@ -215,7 +231,8 @@ class Trainer:
         if on_step is not None:
             optimizer.register_step_post_hook(lambda *_: on_step())
         try:
-            self.task.fit(self.model, optimizer, epochs)
+            self.task.fit(self.trained or self.model, optimizer, epochs)
+            align(self.model, self.crew)
             self._check_finite()
         except DivergedError as error:
             raise CollapseError(f"training diverged: {error}") from error
@@ -228,21 +245,22 @@ class Trainer:
         if not optimizer.steps:
             raise InputError("fit took no step with the optimizer it was given")
         for name, weight in optimizer.weights().items():
-            if bool(weight[masks[name]].any()):
+            revived = local(weight)[local(masks[name])].any()
+            if any_shard(bool(revived), weight):
                 raise InputError(
                     f"fit has brought pruned weights of {name} back: let the"
                     " optimizer it is given take every step"
                 )
-            if not bool(weight.any()):
+            if not count_nonzero(weight):
                 raise CollapseError(f"nothing was left of {name}")
 
     def _check_finite(self) -> None:
         for name, param in self.model.named_parameters():
-            if not bool(param.isfinite().all()):
+            if not is_finite(param):
                 raise DivergedError(f"{name} is not finite")
 
     def _scale(self) -> float:
         """The RMS of the weights that are not zero."""
         weights = self.weights().values()
-        energy = sum(float(weight.double().square().sum()) for weight in weights)
+        energy = sum(float(whole(weight.double().square().sum())) for weight in weights)
         return math.sqrt(energy / max(1, self.nonzeros()))

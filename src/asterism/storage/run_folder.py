@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asterism.errors import InputError
+from asterism.errors import InputError, LockedError
 from asterism.storage.atomic_files import check_writable, read_json, write_json
 from asterism.storage.config import differences
 
 if sys.platform != "win32":
     import fcntl
+
 
 Compare = Callable[[Any, Any], list[str]]
 
@@ -141,7 +142,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(
+        raise LockedError(
             f"another process is at work in {folder}: wait for its end, or choose another folder"
         ) from None
     except OSError:

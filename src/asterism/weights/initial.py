@@ -7,6 +7,8 @@ import math
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from asterism.weights.sharding import whole
+
 FEWEST = 32
 """A smaller layer is too small to tell."""
 
@@ -27,7 +29,7 @@ def is_untrained(model: nn.Module) -> bool:
     False
     """
     layers = [module for module in model.modules() if isinstance(module, nn.Linear | _ConvNd)]
-    weights = [layer.weight.detach() for layer in layers if layer.weight.numel() >= FEWEST]
+    weights = [whole(layer.weight.detach()) for layer in layers if layer.weight.numel() >= FEWEST]
     return bool(weights) and all(map(_is_uniform, weights))
 
 

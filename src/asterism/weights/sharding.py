@@ -73,6 +73,11 @@ def sum_over_shards(part: Tensor, like: Tensor) -> Tensor:
     return part
 
 
+def count_nonzero(tensor: Tensor) -> int:
+    """The entries that are not zero, of all shards."""
+    return int(sum_over_shards(local(tensor).count_nonzero(), tensor))
+
+
 def any_shard(found: bool, like: Tensor) -> bool:
     """Whether any rank has found it in its shard of `like`."""
     flag = torch.tensor(int(found), device=local(like).device)

@@ -76,6 +76,18 @@ def reproduce(
             " the same number.",
         ),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Train on the workers of this Dask scheduler."),
+    ] = None,
+    print_slurm: Annotated[
+        bool,
+        typer.Option("--print-slurm", help="Print a script for sbatch, one task a row and seed."),
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAME-SEED", help="One row and seed, as in the Slurm script."),
+    ] = None,
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard, with one for each job in it.")
     ] = None,
@@ -104,6 +116,9 @@ def reproduce(
     chosen = find_budget(budget.value)
     network, data = NETWORK_NAMES[chosen.model], data or DATA[chosen.model]
     keys = [key.strip() for key in methods.split(",") if key.strip()] if methods else None
+    if print_slurm:
+        _print_slurm(budget.value, keys, seeds, data, out, threads)
+        return
     with resumable():
         todo = all_jobs(chosen, keys, seeds, threads)
         say(f"{network} on {data}, budget {budget.value}: {len(todo)} trainings, into {out}/")
@@ -124,11 +139,31 @@ def reproduce(
                 resume=resume,
                 workers=jobs,
                 threads=threads,
+                scheduler=scheduler,
+                only=only,
                 caption=f"{network} on {data}, budget {budget.value}; `{command_line()}`",
                 monitor=monitor,
             )
+    if only is not None:
+        return
     if not text:
         print_data(results, [flat(each) for each in results], as_json)
     else:
         show(out / "table.md")
     say(f"written to {out}/")
+
+
+def _print_slurm(
+    budget: str, keys: list[str] | None, seeds: int, data: str, out: Path, threads: int
+) -> None:
+    """The script for the rows that this command would train, with the threads of each."""
+    from asterism.experiments.budgets import budget as find_budget
+    from asterism.experiments.cluster import slurm_script
+    from asterism.experiments.reproduce import jobs
+
+    options = {"--budget": budget, "--seeds": seeds, "--data": data, "--threads": threads}
+    rows = [] if keys is None else ["--methods", ",".join(keys)]
+    pairs = [str(part) for pair in options.items() for part in pair]
+    command = ["asterism", "reproduce", *pairs, *rows, "--out", str(out), "--resume"]
+    names = [job.name for job in jobs(find_budget(budget), keys, seeds)]
+    print(slurm_script(names, command, out=out, threads=threads), end="")

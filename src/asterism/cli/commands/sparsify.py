@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asterism.cli.common import command_line, resumable, to_device
+from asterism.cli.common import command_line, resumable, to_device, told_of_the_end
 from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.recipe_file import (
     MEANINGS,
@@ -21,10 +21,12 @@ from asterism.cli.recipe_file import (
 )
 from asterism.cli.source import COMMAND, RECIPE, find_source
 from asterism.cli.voice import is_quiet, say
+from asterism.errors import InputError
 from asterism.storage.atomic_files import read_json
 
 if TYPE_CHECKING:
     from asterism.search.pareto import TrialRecord
+    from asterism.search.ranks.crew import Crew
     from asterism.search.sparsify import SparsifyResult
 
 
@@ -79,6 +81,10 @@ def sparsify(
         int | None,
         typer.Option(min=1, help="CPU threads; a search resumes exactly at the same number."),
     ] = None,
+    fsdp: Annotated[
+        bool,
+        typer.Option("--fsdp", help="With torchrun: shard the model (FSDP2) instead of DDP."),
+    ] = False,
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard: scalars and histograms.")
     ] = None,
@@ -90,15 +96,12 @@ def sparsify(
     Example:  asterism sparsify net.py:model --data net.py:loaders --max-drop 0.2 --out runs/net
 
     An interrupted search continues with:  asterism sparsify --resume --out runs/net
+
+    In several processes:  torchrun --nproc-per-node 2 -m asterism sparsify net.py:model …
     """
     import torch
 
-    from asterism.cli.factories import make_data, make_model
-    from asterism.experiments.jobs import versions
-    from asterism.export.checkpoints import load_into
-    from asterism.search.sparsify import search
-    from asterism.search.task import supervised
-    from asterism.weights.targets import choose
+    from asterism.search.ranks.crew import join
 
     text = is_text(as_json, as_csv)
     named = {each.name: context.params.get(each.name) for each in fields(Recipe)}
@@ -106,32 +109,19 @@ def sparsify(
     named["penalty"] = by_pattern(penalty or [], "--penalty")
     named["densities"] = numbers_by_pattern(density or [], "--density")
     given = {name: each for name, each in named.items() if each not in (None, [], (), {})}
-    chosen = _recipe(given, recipe, out, resume)
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
     if threads is not None:
         torch.set_num_threads(threads)
-    torch.manual_seed(chosen.seed)
-    say(f"asterism: making the model and the data, {chosen.model} and {chosen.data} …")
-    network = make_model(chosen.model)
-    if chosen.weights is not None:
-        load_into(network, find_source(Path(chosen.weights)).path)
-    network = to_device(network, chosen.device)
-    task = supervised(**make_data(chosen.data) | ({"amp": True} if chosen.amp else {}))
-    command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
-    tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
-    layers = LayersShown(tracked, tensorboard)
-    with resumable():
-        result = search(
-            network,
-            task,
-            chosen,
-            run=out,
-            resume=resume,
-            watch=layers.watch,
-            table=lambda: layers.table,
-            progress=False if is_quiet() else None,
-            beside={RECIPE: chosen.plain(), COMMAND: command},
-        )
+    with resumable(), join() as crew, told_of_the_end():
+        if fsdp and crew.size == 1:
+            raise InputError(
+                "--fsdp divides the model over several processes: start them with torchrun"
+                " --nproc-per-node 2 -m asterism sparsify …"
+            )
+        chosen = crew.decide(lambda: _recipe(given, recipe, out, resume))
+        result = _search(chosen, crew, out, resume=resume, fsdp=fsdp, tensorboard=tensorboard)
+    if not crew.leads:
+        return
     if text:
         _show(result)
     else:
@@ -141,9 +131,48 @@ def sparsify(
     say(_next_commands(out))
 
 
+def _search(
+    chosen: Recipe, crew: Crew, out: Path, *, resume: bool, fsdp: bool, tensorboard: Path | None
+) -> SparsifyResult:
+    import torch
+
+    from asterism.cli.factories import make_data, make_model
+    from asterism.experiments.jobs import versions
+    from asterism.export.checkpoints import load_into
+    from asterism.search.ranks.replicas import shard_
+    from asterism.search.sparsify import search
+    from asterism.search.task import supervised
+    from asterism.weights.targets import choose
+
+    torch.manual_seed(chosen.seed)
+    say(f"asterism: making the model and the data, {chosen.model} and {chosen.data} …")
+    network = make_model(chosen.model)
+    if chosen.weights is not None:
+        load_into(network, find_source(Path(chosen.weights)).path)
+    network = to_device(network, chosen.device)
+    if fsdp:
+        shard_(network)
+    task = supervised(**make_data(chosen.data) | ({"amp": True} if chosen.amp else {}))
+    command = {"command": command_line(), "versions": versions(), "folder": str(Path.cwd())}
+    tracked = {each.name: each.param for each in choose(network, chosen.include, chosen.exclude)}
+    # Shards are put together by all ranks, and one alone looks at them here.
+    layers = LayersShown({} if fsdp else tracked, tensorboard if crew.leads else None)
+    return search(
+        network,
+        task,
+        chosen,
+        run=out,
+        resume=resume,
+        watch=layers.watch,
+        table=None if fsdp else lambda: layers.table,
+        progress=False if is_quiet() else None,
+        beside={RECIPE: chosen.plain(), COMMAND: command},
+        crew=crew,
+    )
+
+
 def _recipe(given: dict[str, Any], recipe: Path | None, out: Path, resume: bool) -> Recipe:
     """Options before the recipe; in a folder in use, none but the ones it was begun with."""
-    from asterism.errors import InputError
     from asterism.search.folder import changes_beyond_budget
     from asterism.storage.run_folder import refuse_others
 

@@ -58,6 +58,16 @@ class Progress:
         """Shows a line that stays."""
 
 
+class Nothing(Progress):
+    """Follows a search of which another process tells."""
+
+    def begin(self, what: str, epochs: int, steps: int, spent: tuple[int, float]) -> None:
+        pass
+
+    def end(self, record: TrialRecord) -> None:
+        pass
+
+
 class Lines(Progress):
     """A line for each trial on standard error."""
 
@@ -133,7 +143,11 @@ class Notebook(Progress):
 
 @contextmanager
 def showing(
-    goal: Goal, budget: SearchBudget, show: bool | None = None, table: Table | None = None
+    goal: Goal,
+    budget: SearchBudget,
+    show: bool | None = None,
+    table: Table | None = None,
+    leads: bool = True,
 ) -> Iterator[Progress]:
     """Progress in the form that fits where the program runs.
 
@@ -141,7 +155,11 @@ def showing(
     budget  what the search may spend
     show    False for nothing
     table   drawn above the bar of a terminal
+    leads   whether this process is the one that tells of the search, of several
     """
+    if not leads:
+        yield Nothing(goal, budget)
+        return
     if show is False:
         yield Progress(goal, budget)
         return
