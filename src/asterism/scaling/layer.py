@@ -122,7 +122,7 @@ class Layer:
             self._on_listed_(ordered, operation, live, zero)
             tensor.copy_(ordered)
             return
-        flat = _in_memory(tensor)
+        flat = in_memory(tensor)
         values = flat.index_select(0, live)
         if self.live_omega is not None:
             operation(values, self.live_omega, out=values)
@@ -242,8 +242,8 @@ class Layer:
         count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
         # Splicing changes the mask too often for a list to be worth its making.
         if self.latent is None and count * INDEX_BYTES <= kept.numel():
-            self.live = _in_memory(kept).nonzero().squeeze(1)
-            omega = _in_memory(local(self.omega))
+            self.live = in_memory(kept).nonzero().squeeze(1)
+            omega = in_memory(local(self.omega))
             self.live_omega = omega.index_select(0, self.live) if self.scaled else None
         else:
             self.dead = kept.logical_not_()
@@ -307,7 +307,7 @@ def measure_scale(param: Tensor, name: str) -> float:
     return scale
 
 
-def _in_memory(tensor: Tensor) -> Tensor:
+def in_memory(tensor: Tensor) -> Tensor:
     """A dense tensor as one row of numbers, in the order in which they are stored."""
     return tensor.as_strided((tensor.numel(),), (1,))
 

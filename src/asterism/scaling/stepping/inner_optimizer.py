@@ -139,7 +139,9 @@ def is_rehearsal(optimizer: Optimizer) -> bool:
     """
     groups = optimizer.param_groups
     for group in groups:
-        if group.get("lr", 1.0) != 0:
+        rate = group.get("lr", 1.0)
+        # A rate that lies on a device is no rehearsal's, and to look at it would be to wait.
+        if (isinstance(rate, Tensor) and not rate.is_cpu) or rate != 0:
             return False
     gradients = [param.grad for group in groups for param in group["params"]]
     return not any(bool(whole(grad.any())) for grad in gradients if grad is not None)
