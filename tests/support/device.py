@@ -69,6 +69,8 @@ class FarTensor(Tensor):
         if _is_far(kwargs.get("device")):
             kwargs = {**kwargs, "device": torch.device("cpu")}
         near = func(*_to_near(args), **_to_near(kwargs))
+        if not _shares_memory(func):
+            return _to_far(near)
         return return_and_correct_aliasing(func, args, kwargs, _to_far(near))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -83,6 +85,12 @@ class FarTensor(Tensor):
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"{self.near!r} on {self.device}"
+
+
+@cache
+def _shares_memory(func: Any) -> bool:
+    """Whether what an operation returns is a view of an argument, or an argument itself."""
+    return any(each.alias_info is not None for each in func._schema.returns)
 
 
 def _is_far(device: Any) -> bool:

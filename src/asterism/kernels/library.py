@@ -118,6 +118,8 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_shrink.argtypes = [c_void_p, c_int64]
     library.asterism_count_magnitudes.argtypes = [c_void_p, c_void_p]
     library.asterism_mask.argtypes = [c_void_p, c_int32, c_void_p]
+    library.asterism_keep.argtypes = [c_void_p, c_void_p, c_int64]
+    library.asterism_list_kept.argtypes = [c_void_p, c_int64, c_void_p]
     library.asterism_find_nonzeros.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
     library.asterism_find_nonzeros.restype = c_int64
     library.asterism_stream_new.argtypes = [c_char_p, c_int64, c_char_p, *[c_int64] * 3]

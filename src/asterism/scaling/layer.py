@@ -20,6 +20,7 @@ from asterism.scaling.group_penalty import Group, soft_threshold
 from asterism.scaling.initialisers import divide, root_mean_square
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.schedules import Anneal
+from asterism.scaling.stepping.zeroing import keep_, list_kept
 from asterism.weights.connections import Weight
 from asterism.weights.names import lookup
 from asterism.weights.partition import Partition
@@ -180,11 +181,10 @@ class Layer:
                 f"the mask of {self.name} must be bool of shape {tuple(self.param.shape)},"
                 f" found {kept.dtype} of shape {tuple(kept.shape)}"
             )
-        gone = place_like(~kept.to(self.param.device), self.param)
-        self.omega.masked_fill_(gone, 0.0)
-        self.param.masked_fill_(gone, 0.0)
-        any_here = bool(local(gone).any())
-        del gone  # a quarter of the layer's size
+        kept = place_like(kept.to(self.param.device), self.param)
+        keep_([self.omega, self.param], kept)
+        any_here = int(local(kept).count_nonzero()) < local(kept).numel()
+        del kept  # a quarter of the layer's size
         self._mark_dead(self.pruned or any_here)
 
     def flatten(self) -> None:
@@ -242,7 +242,7 @@ class Layer:
         count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
         # Splicing changes the mask too often for a list to be worth its making.
         if self.latent is None and count * INDEX_BYTES <= kept.numel():
-            self.live = in_memory(kept).nonzero().squeeze(1)
+            self.live = list_kept(in_memory(kept), count)
             omega = in_memory(local(self.omega))
             self.live_omega = omega.index_select(0, self.live) if self.scaled else None
         else:

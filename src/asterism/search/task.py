@@ -6,6 +6,7 @@ loaders, a loss and a metric, with one plain loop and one plain evaluation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
@@ -146,7 +147,8 @@ class Supervised:
                 optimizer.zero_grad()
                 with self._precision(model):
                     loss = self.loss(answer(forward, inputs), targets)
-                if not loss.isfinite():
+                # To look at each loss would be to wait for a device: there once an epoch.
+                if loss.is_cpu and not loss.isfinite():
                     raise DivergedError(f"the loss is {loss.item()} in epoch {epoch + 1}")
                 total = total + loss.detach()
                 torch.autograd.backward(loss)
@@ -156,6 +158,8 @@ class Supervised:
             if number < 0:
                 raise InputError("the training loader is empty: it gave no batch")
             self.losses.append(float(total) / (number + 1))
+            if not math.isfinite(self.losses[-1]):
+                raise DivergedError(f"the loss is {self.losses[-1]} in epoch {epoch + 1}")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

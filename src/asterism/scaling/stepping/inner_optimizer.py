@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
+from asterism.scaling.stepping.zeroing import keep_
 from asterism.weights.connections import Weight, locate
 from asterism.weights.sharding import whole
 from asterism.weights.targets import choose
@@ -215,9 +216,7 @@ def forget_pruned(optimizer: Optimizer, param: nn.Parameter, omega: Tensor) -> N
         optimizer.state.clear()
     tensors = [value for value in _tensors(optimizer, param).values() if value.shape == param.shape]
     if tensors:
-        gone = omega == 0
-        for value in tensors:
-            value.masked_fill_(gone, 0.0)
+        keep_(tensors, omega != 0)
 
 
 def _tensors(optimizer: Optimizer, param: nn.Parameter) -> dict[str, Tensor]:
