@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ from asterism.weights.sharding import (
 
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
+SMALL = 2**16  # weights that gain nothing from torch's threads
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
@@ -64,6 +66,7 @@ class Layer:
     live_omega: Tensor | None = None
     groups: Partition | None = None  # of weights that share one psi and one omega
     input_dim: int = 1
+    _psi_numbers: tuple[Penalty | None, float, tuple[float, float] | None] = (None, 0.0, None)
 
     @property
     def kept(self) -> Tensor:
@@ -74,6 +77,26 @@ class Layer:
     def pruned(self) -> bool:
         """Whether any weight of this rank's shard is."""
         return self.dead is not None or self.live is not None
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether compiled passes take it on one thread: float32 on the CPU, and not large."""
+        omega = self.omega
+        plain = omega.is_cpu and omega.dtype is torch.float32 and not isinstance(omega, DTensor)
+        return plain and omega.numel() <= SMALL
+
+    @property
+    def psi_numbers(self) -> tuple[float, float] | None:
+        """The offset c of psi = 1 / (z^order + c), and psi(0), rounded; None for another psi."""
+        known, scale, numbers = self._psi_numbers
+        if known is not self.penalty or scale != self.scale:
+            offset = self.penalty.psi_offset(self.scale)
+            numbers = None
+            if offset is not None:
+                at_zero = torch.tensor(offset, dtype=self.omega.dtype).reciprocal_().item()
+                numbers = float(offset), at_zero
+            self._psi_numbers = self.penalty, self.scale, numbers
+        return numbers
 
     @property
     def tau(self) -> float:

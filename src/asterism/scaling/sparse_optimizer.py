@@ -34,6 +34,7 @@ from asterism.scaling.stepping.q_space import (
     mark_in_q_space,
     of_q,
 )
+from asterism.scaling.stepping.small_layers import SmallLayers
 from asterism.weights.names import check_patterns, matches
 from asterism.weights.sharding import any_shard, whole
 
@@ -76,6 +77,7 @@ class SparseOptimizer(OptimizerWrapper):
             check_patterns(penalty, (weight.name for weight, _ in targets))
         self._layers = [make_layer(weight, param, penalty) for weight, param in targets]
         self._large = [layer for layer in self._layers if is_large(layer)]
+        self._small = SmallLayers()
         if freeze_zeros:
             self.prune(masks={layer.name: layer.param != 0 for layer in self._layers})
 
@@ -103,7 +105,7 @@ class SparseOptimizer(OptimizerWrapper):
         self._forget_stale(layers)
         blocks = Blocks(self.optimizer, [] if closure else self._large)
         whole = _without(layers, blocks.layers)
-        q_space = QSpace(self.optimizer, whole)
+        q_space = QSpace(self.optimizer, whole, self._small)
         try:
             if blocks.layers:
                 blocks.step(self._regularise_block(blocks.layers))

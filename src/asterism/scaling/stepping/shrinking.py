@@ -16,7 +16,6 @@ from asterism.kernels import library
 from asterism.scaling.layer import Layer
 from asterism.weights.sharding import local
 
-SMALL = 2**19  # weights of a layer that one thread takes: larger ones gain from torch's threads
 AT_ONCE = 2**24  # weights of one foreach call, which makes two numbers for each
 ROW = struct.Struct("qqqqqffff")  # a `Shrunk` of kernels/training/shrink.c
 
@@ -30,19 +29,20 @@ def shrink(pulled: Sequence[Pulled], *, by_psi: bool = False, renew: bool = Fals
     by_psi  whether the step of each weight is multiplied by the layer's psi
     renew   whether psi is computed from theta first
     """
+    if not pulled:
+        return
     kernels = library.load()
-    rows, together = bytearray(), []
+    rows, together = [], []
     for layer, pull in pulled:
-        offset = _offset(layer) if renew else 0.0
-        if layer.groups is not None or offset is None:
+        if layer.groups is not None or (renew and layer.psi_numbers is None):
             _shrink_alone(layer, pull, by_psi, renew)
-        elif kernels and _compiles(layer, by_psi):
-            rows += _row(layer, pull, by_psi, offset)
+        elif kernels and layer.is_small and _same_order(layer, by_psi):
+            rows.append(_row(layer, pull, by_psi, renew))
         else:
             together.append((layer, pull))
     if rows:
         assert kernels is not None
-        kernels.asterism_shrink(bytes(rows), len(rows) // ROW.size)
+        kernels.asterism_shrink(b"".join(rows), len(rows))
     for some in _portions(together):
         if renew:
             _renew_psi(some)
@@ -57,11 +57,6 @@ def shrink_block(q: Tensor, order: int, pull: float) -> None:
         q.sub_(q.clamp(-pull, pull))
 
 
-def _offset(layer: Layer) -> float | None:
-    offset = layer.penalty.psi_offset(layer.scale)
-    return None if offset is None else float(offset)
-
-
 def _shrink_alone(layer: Layer, pull: float, by_psi: bool, renew: bool) -> None:
     if renew:
         layer.renew_psi()
@@ -71,26 +66,20 @@ def _shrink_alone(layer: Layer, pull: float, by_psi: bool, renew: bool) -> None:
 # ---------------------------------------------------------------------- compiled
 
 
-def _compiles(layer: Layer, by_psi: bool) -> bool:
-    """Whether its numbers are float32 on the CPU, and in one order in memory."""
+def _same_order(layer: Layer, by_psi: bool) -> bool:
+    """Whether the numbers of the parameter fill its memory, as those of psi do."""
     param = local(layer.param)
-    if not (param.is_cpu and param.dtype is torch.float32 and param.numel() <= SMALL):
-        return False
     other = local(layer.psi if by_psi and layer.psi is not None else layer.omega)
-    return param.stride() == other.stride()
+    contiguous = param.is_contiguous() and other.is_contiguous()
+    return contiguous or param.stride() == other.stride()
 
 
-def _row(layer: Layer, pull: float, by_psi: bool, offset: float) -> bytes:
-    psi = 0 if not by_psi or layer.psi is None else local(layer.psi).data_ptr()
+def _row(layer: Layer, pull: float, by_psi: bool, renew: bool) -> bytes:
     param, order = local(layer.param), layer.penalty.order
-    at_zero = _at_zero(offset, torch.float32) if offset else 1.0
+    psi = 0 if not by_psi or layer.psi is None else local(layer.psi).data_ptr()
+    offset, at_zero = (layer.psi_numbers if renew else None) or (0.0, 1.0)
     numbers = offset, at_zero, pull, 1 + 2 * pull
-    return ROW.pack(param.data_ptr(), psi, param.numel(), order, bool(offset), *numbers)
-
-
-def _at_zero(offset: float, dtype: torch.dtype) -> float:
-    """psi of a weight that is zero, rounded as psi is."""
-    return torch.tensor(offset, dtype=dtype).reciprocal_().item()
+    return ROW.pack(param.data_ptr(), psi, param.numel(), order, renew, *numbers)
 
 
 # ---------------------------------------------------------------------- by torch
@@ -113,12 +102,11 @@ def _portions(pulled: Sequence[Pulled]) -> Iterator[list[Pulled]]:
 def _renew_psi(some: Sequence[Pulled]) -> None:
     """psi ← 1 / (|theta|^order + offset) / psi(0)."""
     params, psis = _params(some), _psis(some)
-    offsets = [_offset(layer) or 0.0 for layer, _ in some]
+    numbers = [layer.psi_numbers or (0.0, 1.0) for layer, _ in some]
     sizes = torch._foreach_abs(params) if _order(some) == 1 else torch._foreach_mul(params, params)
-    torch._foreach_add_(sizes, offsets)
+    torch._foreach_add_(sizes, [offset for offset, _ in numbers])
     torch._foreach_reciprocal_(sizes)
-    at_zero = [_at_zero(each, psi.dtype) for each, psi in zip(offsets, psis, strict=True)]
-    torch._foreach_div_(sizes, at_zero)
+    torch._foreach_div_(sizes, [at_zero for _, at_zero in numbers])
     torch._foreach_copy_(psis, sizes)
 
 
