@@ -57,7 +57,10 @@ class Penalty(ABC):
         return True
 
     def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
-        """c where psi = 1 / (z^order + c), which all layers compute in one pass; else None."""
+        """c where psi = 1 / (z^order + c), which all layers compute in one pass; else None.
+
+        A class derived from one that has it may have another psi: it has none of itself.
+        """
         return None
 
     def relative_psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
@@ -87,9 +90,11 @@ class ReweightedL1(Penalty):
         return self.omega(z, scale).reciprocal()
 
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
-        return z + self.psi_offset(scale)
+        return z + (self.tau * scale if self.relative else self.tau)
 
-    def psi_offset(self, scale: Scale = 1.0) -> Scale:
+    def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
+        if type(self) is not ReweightedL1:
+            return None
         return self.tau * scale if self.relative else self.tau
 
 
@@ -118,9 +123,11 @@ class ReweightedL2(Penalty):
         return self._square(z, scale).sqrt()
 
     def _square(self, z: Tensor, scale: Scale) -> Tensor:
-        return z * z + self.psi_offset(scale)
+        return z * z + (self.tau * scale**2 if self.relative else self.tau)
 
-    def psi_offset(self, scale: Scale = 1.0) -> Scale:
+    def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
+        if type(self) is not ReweightedL2:
+            return None
         return self.tau * scale**2 if self.relative else self.tau
 
 

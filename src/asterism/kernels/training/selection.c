@@ -58,7 +58,7 @@ static inline int any_within(const float *theta, uint32_t first, uint32_t span)
 
 /* All magnitudes, in parts of 2^16. A count and a sum of 16 bits share one number: as long as there
    are no more than CHUNK weights the sum does not reach the count. */
-enum { PARTS = 1 << 15, CHUNK = 1 << 24, SUM_BITS = 40 };
+enum { PARTS = 1 << 15, CHUNK = 1 << 23, SUM_BITS = 40 };
 
 typedef struct {
     uint64_t count_and_sum, squares;
