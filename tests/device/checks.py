@@ -100,7 +100,13 @@ INNERS: dict[str, Callable[..., Any]] = {
     "AdamW foreach": lambda params: torch.optim.AdamW(params, lr=0.01, foreach=True),
 }
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-every_inner = pytest.mark.parametrize("inner", INNERS.values(), ids=INNERS)
+every_inner = pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param(make, id=name, marks=() if name == "AdamW foreach" else pytest.mark.slow)
+        for name, make in INNERS.items()
+    ],
+)
 
 
 def loss(model: nn.Module, step: int) -> Tensor:
@@ -230,9 +236,7 @@ def test_training_is_what_it_is_on_the_cpu(form: Form, inner: Any) -> None:
 @pytest.mark.parametrize("name", FORMS)
 @every_inner
 @pytest.mark.parametrize("density", [None, 0.6, 0.1])
-def test_a_step_never_waits_for_the_device(
-    name: str, inner: Any, density: float | None
-) -> None:
+def test_a_step_never_waits_for_the_device(name: str, inner: Any, density: float | None) -> None:
     model = make_model(torch.float32).to(DEVICE)
     optimizer = FORMS[name](inner(model.parameters()), model)
     if density is not None and isinstance(optimizer, Splicing):
@@ -356,7 +360,7 @@ def search(where: torch.device, folder: Path, watch: Any = None, resume: bool = 
 def test_a_search_that_is_interrupted_finds_what_it_finds_on_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through the same forward pass: on the CPU few weights would have a faster one of their own."""
+    """Through one forward pass: on the CPU few weights would have a faster one of their own."""
     monkeypatch.setattr("asterism.search.task.live_if_worth", lambda *_: None)
     expected = search(CPU, tmp_path / "cpu")
     seen: list[Any] = []

@@ -16,8 +16,8 @@ import torch
 CHECKS = Path(__file__).parent / "checks.py"
 
 
-def run_checks(device: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", str(CHECKS)]
+def run_checks(device: str, which: str = "not slow") -> None:
+    command = [sys.executable, "-m", "pytest", "-x", "-m", which, "-p", "no:cacheprovider", CHECKS]
     environment = {**os.environ, "ASTERISM_DEVICE": device}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
@@ -28,6 +28,11 @@ def test_a_device_that_is_not_the_cpu() -> None:
     run_checks("far")
 
 
+@pytest.mark.slow
+def test_a_device_that_is_not_the_cpu_with_other_optimizers() -> None:
+    run_checks("far", "slow")
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="hardware: needs a CUDA GPU")
 def test_a_gpu() -> None:
-    run_checks("cuda")
+    run_checks("cuda", "slow or not slow")

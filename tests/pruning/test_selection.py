@@ -243,7 +243,9 @@ def tables(layer: Candidates, starts: Tensor, free_bits: int) -> list[Tensor]:
 
 
 @pytest.mark.skipif(library.load() is None, reason="no compiled kernels")
-@given(seed=seeds, size=st.integers(1, 3000), alive=st.booleans(), free_bits=st.sampled_from([16, 8]))
+@given(
+    seed=seeds, size=st.integers(1, 3000), alive=st.booleans(), free_bits=st.sampled_from([16, 8])
+)
 def test_compiled_counts_are_those_of_torch(
     seed: int, size: int, alive: bool, free_bits: int
 ) -> None:

@@ -55,9 +55,7 @@ class Compiled:
         """
         starts = starts.to(torch.int32).contiguous()
         table = torch.zeros(len(starts) << (free_bits - finer), 3, dtype=torch.int64)
-        histogram = _Histogram(
-            starts.data_ptr(), len(starts), free_bits, finer, table.data_ptr()
-        )
+        histogram = _Histogram(starts.data_ptr(), len(starts), free_bits, finer, table.data_ptr())
         self.kernels.asterism_count_magnitudes(
             ctypes.byref(self._weights()), ctypes.byref(histogram)
         )

@@ -74,6 +74,4 @@ def pulls(
     if not now:
         return []
     rates = inner.learning_rates(optimizer)
-    return [
-        (layer, rates[layer.param] * now) for layer in layers if layer.param.grad is not None
-    ]
+    return [(layer, rates[layer.param] * now) for layer in layers if layer.param.grad is not None]

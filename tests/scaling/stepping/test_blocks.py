@@ -160,9 +160,7 @@ def test_schedulers_count_one_step(taken: list[str]) -> None:
 
 def test_a_penalty_that_needs_another_form_is_refused_before_the_step(taken: list[str]) -> None:
     model = make_model(torch.float32)
-    optimizer = wrap(
-        model, torch.optim.SGD(model.parameters(), lr=0.1), penalty=Focuss(), lam=0.1
-    )
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), penalty=Focuss(), lam=0.1)
     optimizer.reweight()
     before = copy.deepcopy(model)
     with pytest.raises(InputError, match="needs ProximalReweighting"):

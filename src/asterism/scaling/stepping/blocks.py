@@ -1,4 +1,4 @@
-"""Large layers a block at a time: theta → q, the inner step and q → theta while all is in the cache.
+"""Large layers a block at a time: theta → q, the inner step and q → theta within the cache.
 
 Around whole layers the change of variables is three passes over memory beside those of the inner
 optimizer. Where each weight's step depends on no other weight, a block can take its step alone, to
