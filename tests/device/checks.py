@@ -278,6 +278,22 @@ def test_copies_stay_on_the_device() -> None:
     assert_agree({k: v.cpu() for k, v in model.state_dict().items()}, other.state_dict())
 
 
+@pytest.mark.parametrize("name", ["affine, lam", "proximal", "masked"])
+@pytest.mark.parametrize(("before", "now"), [(CPU, DEVICE), (DEVICE, CPU)])
+def test_a_model_that_is_moved_after_wrapping_is_refused(
+    name: str, before: torch.device, now: torch.device
+) -> None:
+    """Seen from the other side: `far` cannot put its tensors into parameters of the CPU."""
+    model = make_model(torch.float32).to(now)
+    optimizer = FORMS[name](INNERS["AdamW"](model.parameters()), model)
+    for layer in optimizer._layers:
+        layer.omega = layer.omega.to(before)
+    loss(model, 0).backward()
+    for act in (optimizer.step, optimizer.flatten, lambda: optimizer.prune(density=0.5)):
+        with pytest.raises(asterism.InputError, match=f"is on {now.type}.* now: bring the model"):
+            act()
+
+
 def test_masks_from_the_cpu_are_taken_to_the_device() -> None:
     model = make_model(torch.float32).to(DEVICE)
     optimizer = Masked(INNERS["SGD"](model.parameters()), model, freeze_zeros=False)

@@ -144,8 +144,9 @@ class SparseOptimizer(OptimizerWrapper):
     def _check_unchanged(self) -> None:
         """An error where `model.to(...)` has changed what omega belongs to."""
         for layer in self._layers:
-            if layer.param.dtype is not layer.omega.dtype:
-                inner.refuse_change(layer.name, layer.param, layer.omega)
+            param, omega = layer.param, layer.omega
+            if param.dtype is not omega.dtype or param.is_cpu is not omega.is_cpu:
+                inner.refuse_change(layer.name, param, omega)
 
     def _forget_stale(self, layers: Sequence[Layer]) -> None:
         for layer in layers:

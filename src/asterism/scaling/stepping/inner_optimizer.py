@@ -95,7 +95,12 @@ def check_parameter(name: str, param: nn.Parameter) -> None:
 
 
 def refuse_change(name: str, param: Tensor, omega: Tensor) -> NoReturn:
-    """An error for a parameter that was converted after it was wrapped."""
+    """An error for a parameter that was converted or moved after it was wrapped."""
+    if param.device != omega.device:
+        raise InputError(
+            f"{name} was on {omega.device} when it was wrapped, and is on {param.device} now: bring"
+            " the model to its device first, wrap its optimizer then"
+        )
     raise InputError(
         f"{name} was {omega.dtype} when it was wrapped, and is {param.dtype} now: convert the model"
         " first, wrap its optimizer then; for less precision run the forward pass under"

@@ -71,7 +71,7 @@ def _same_order(layer: Layer, by_psi: bool) -> bool:
     param = local(layer.param)
     other = local(layer.psi if by_psi and layer.psi is not None else layer.omega)
     contiguous = param.is_contiguous() and other.is_contiguous()
-    return contiguous or param.stride() == other.stride()
+    return param.is_cpu and (contiguous or param.stride() == other.stride())
 
 
 def _row(layer: Layer, pull: float, by_psi: bool, renew: bool) -> bytes:
@@ -89,12 +89,15 @@ def _portions(pulled: Sequence[Pulled]) -> Iterator[list[Pulled]]:
     """Layers of one order, no more weights at once than memory has room for."""
     for order in (1, 2):
         some: list[Pulled] = []
+        weights = 0
         for layer, pull in pulled:
-            if layer.penalty.order == order:
-                some.append((layer, pull))
-                if sum(each.param.numel() for each, _ in some) >= AT_ONCE:
-                    yield some
-                    some = []
+            if layer.penalty.order != order:
+                continue
+            some.append((layer, pull))
+            weights += layer.param.numel()
+            if weights >= AT_ONCE:
+                yield some
+                some, weights = [], 0
         if some:
             yield some
 
