@@ -25,6 +25,7 @@ class SmallLayers:
     def __init__(self) -> None:
         self.addresses: list[int] = []
         self.table = array("q")
+        self.strides: list[tuple[int, ...] | None] = []  # None where they are contiguous
         self.fit = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -38,7 +39,7 @@ class SmallLayers:
         """
         if library.load() is None or not layers or not self._find(layers):
             return False
-        if not all(each is None or each.is_contiguous() for each in gradients):
+        if not all(map(_lies_in, gradients, self.strides)):
             return False
         at = [0 if each is None else each.data_ptr() for each in gradients]
         self.table[1::FIELDS] = array("q", at)
@@ -65,12 +66,13 @@ class SmallLayers:
         for layer in layers:
             theta, omega = layer.param.data_ptr(), layer.omega.data_ptr()
             self.table.extend((theta, 0, omega, 0, layer.omega.numel(), UNPRUNED))
+        omegas = [layer.omega for layer in layers]
+        self.strides = [None if each.is_contiguous() else each.stride() for each in omegas]
         self.fit = all(
-            layer.param.is_contiguous()
-            and layer.omega.is_contiguous()
+            _lies_in(layer.param, strides)
             and layer.param.is_cpu
             and layer.param.dtype is layer.omega.dtype
-            for layer in layers
+            for layer, strides in zip(layers, self.strides, strict=True)
         )
         return self.fit
 
@@ -79,3 +81,10 @@ class SmallLayers:
         assert kernels is not None
         address, length = self.table.buffer_info()
         getattr(kernels, name)(address, length // FIELDS, *more)
+
+
+def _lies_in(tensor: Tensor | None, strides: tuple[int, ...] | None) -> bool:
+    """Whether its numbers lie in memory in that order; of no tensor, yes."""
+    if tensor is None:
+        return True
+    return tensor.is_contiguous() if strides is None else tensor.stride() == strides
