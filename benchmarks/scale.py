@@ -26,12 +26,12 @@ DENSITY = 0.1
 
 def report() -> Iterator[str]:
     yield "GPT-2 small's shapes, 124 M parameters, all weights made sparse, embeddings too:"
-    yield f"  AffineScaling(AdamW) step over AdamW's {step_ratio():6.2f}×   (at most 1.50×)"
+    yield f"  AffineScaling(AdamW) step over AdamW's {step_ratio():6.2f}×   (at most 1.10×)"
     yield f"  reweight() of all layers over AdamW's step {reweight_ratio():.2f}×   (at most 2.00×)"
     for score in ("lamp", "magnitude"):
         cost = cut_in_a_process(score)
         yield (
-            f"  global cut by {score:9} {cost['seconds']:13.2f} s   (at most 5 s;"
+            f"  global cut by {score:9} {cost['seconds']:13.2f} s   (at most 2 s;"
             f" {cost['processor']:.2f} s of processor time), extra memory {cost['memory']:.2f} of"
             " the weights' size   (at most 0.50)"
         )

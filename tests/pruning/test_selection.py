@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from asterism.errors import InputError
+from asterism.kernels import library
+from asterism.pruning import selection
 from asterism.pruning.scores import SCORES, magnitude
 from asterism.pruning.selection import Candidates, select
 from support import slow_selection
@@ -225,3 +227,54 @@ def test_equal_layers_share_ties_that_need_rounding() -> None:
     """0.1² times a number has no exact float64, and is the same in all layers all the same."""
     thetas = [torch.full((n,), 0.1) for n in (1000, 1700, 40_000)]
     assert [int(mask.sum()) for mask in masks_of(thetas, 2000, "lamp")] == [667, 667, 666]
+
+
+# ---------------------------------------------------------------------- compiled
+
+
+def tables(layer: Candidates, starts: Tensor, free_bits: int) -> list[Tensor]:
+    """What is counted in bins, compiled and by torch."""
+    found = []
+    for kernels in ("", "none"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ASTERISM_KERNELS", kernels)
+            found.append(selection._count(layer, starts, free_bits, squares=True))
+    return found
+
+
+@pytest.mark.skipif(library.load() is None, reason="no compiled kernels")
+@given(
+    seed=seeds, size=st.integers(1, 3000), alive=st.booleans(), free_bits=st.sampled_from([16, 8])
+)
+def test_compiled_counts_are_those_of_torch(
+    seed: int, size: int, alive: bool, free_bits: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    theta = torch.randn(size, generator=generator)
+    theta[::5] = theta[0]
+    layer = Candidates(theta, (theta > -0.5).float() if alive else None)
+    assert torch.equal(*tables(layer, torch.tensor([0]), 31))
+    # Bins around some of the weights, with gaps between them.
+    bits = theta[::7].abs().view(torch.int32) >> free_bits << free_bits
+    assert torch.equal(*tables(layer, bits.unique(), free_bits))
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_more_weights_than_one_chunk_of_the_compiled_count(alive: bool) -> None:
+    theta = torch.full((2**23 + 5,), 1.9999999)
+    layer = Candidates(theta, torch.ones_like(theta) if alive else None)
+    table = selection._count(layer, torch.tensor([0]), 31, squares=True).flatten(1)
+    rest = 0xFFFF
+    assert table.sum(1).tolist() == [2**23 + 5, (2**23 + 5) * rest, (2**23 + 5) * rest**2]
+
+
+@both_scores
+@given(layers=tied_layers, data=st.data())
+def test_without_compiled_kernels(
+    score: str, layers: list[list[float]], data: st.DataObject
+) -> None:
+    thetas = [torch.tensor(layer) for layer in layers]
+    keep = data.draw(st.integers(0, sum(map(len, layers))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASTERISM_KERNELS", "none")
+        assert_same(masks_of(thetas, keep, score), slow_selection.select(thetas, keep, score))

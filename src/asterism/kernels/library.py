@@ -10,7 +10,7 @@ import ctypes
 import importlib
 import os
 import warnings
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 
 from asterism.errors import InputError
@@ -116,6 +116,11 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_halve_backward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
     library.asterism_to_theta.argtypes = [c_void_p, c_int64]
+    library.asterism_shrink.argtypes = [c_void_p, c_int64]
+    library.asterism_count_magnitudes.argtypes = [c_void_p, c_void_p]
+    library.asterism_mask.argtypes = [c_void_p, c_int32, c_void_p]
+    library.asterism_keep.argtypes = [c_void_p, c_void_p, c_int64]
+    library.asterism_list_kept.argtypes = [c_void_p, c_int64, c_void_p]
     library.asterism_find_nonzeros.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
     library.asterism_find_nonzeros.restype = c_int64
     library.asterism_stream_new.argtypes = [c_char_p, c_int64, c_char_p, *[c_int64] * 3]

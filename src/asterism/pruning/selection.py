@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from asterism.errors import InputError
+from asterism.pruning.compiled import Compiled
 from asterism.pruning.scores import Score, magnitude
 from asterism.pruning.selection_bins import (
     FINER,
@@ -70,6 +71,11 @@ class Candidates:
                 bits.masked_fill_(alive[start : start + CHUNK] == 0, -1)
             yield bits
 
+    def compiled(self) -> Compiled | None:
+        """The same for the compiled passes, where these can take it."""
+        alive = None if self.alive is None else local(self.alive)
+        return Compiled.of(local(self.theta.detach()), alive)
+
     def count(self) -> int:
         """How many there are, on all ranks together."""
         here = local(self.theta) if self.alive is None else local(self.alive)
@@ -99,9 +105,12 @@ class Cut:
         theta = self.candidates.theta
         mask = torch.empty(place_of(theta)[0], dtype=torch.bool, device=theta.device)
         flat = mask.view(-1)
-        # Chunk by chunk, without a second tensor of the layer's size.
-        for number, bits in enumerate(self.candidates.chunks()):
-            torch.ge(bits, self.bits, out=flat[number * CHUNK : (number + 1) * CHUNK])
+        compiled = self.candidates.compiled()
+        if compiled is not None:
+            compiled.mask(self.bits, flat)
+        else:  # chunk by chunk, without a second tensor of the layer's size
+            for number, bits in enumerate(self.candidates.chunks()):
+                torch.ge(bits, self.bits, out=flat[number * CHUNK : (number + 1) * CHUNK])
         if self.ties:
             last = self._last_position()
             for indices, positions in self._tied():
@@ -188,6 +197,10 @@ def _count(layer: Candidates, starts: Tensor, free_bits: int, squares: bool) -> 
     """
     finer = FINER[free_bits]
     parts = len(starts) << (free_bits - finer)
+    compiled = layer.compiled()
+    if compiled is not None:
+        table = compiled.count(starts, free_bits, finer)
+        return sum_over_shards(table, layer.theta).view(3, len(starts), -1)
     starts = starts.to(layer.theta.device, torch.int32)
     # For each part the number of weights, the sum of their trailing bits, and of those squared.
     table = torch.zeros(3, parts, dtype=torch.int64, device=layer.theta.device)

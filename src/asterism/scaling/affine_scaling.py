@@ -28,6 +28,8 @@ from asterism.scaling.penalties import Penalty
 from asterism.scaling.reweighting import Lam, Reweighting, check_choice, check_lam, pulls
 from asterism.scaling.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping.blocks import Regularise
+from asterism.scaling.stepping.shrinking import shrink, shrink_block
 from asterism.weights.noise import standard_normal
 from asterism.weights.sharding import extremes, local
 
@@ -104,10 +106,23 @@ class AffineScaling(Reweighting):
 
     def _regularise_q(self, layers: Sequence[Layer]) -> None:
         """The proximal step of lam times the majoriser, whose weights are all 1 in q-space."""
-        for layer, pull in pulls(self.optimizer, layers, self.lam, self.steps):
+        shrink(self._pulls(layers))
+
+    def _regularise_block(self, layers: Sequence[Layer]) -> Regularise:
+        by_name = {layer.name: pull for layer, pull in self._pulls(layers)}
+
+        def regularise(layer: Layer, q: Tensor) -> None:
+            if layer.name in by_name:
+                shrink_block(q, layer.penalty.order, by_name[layer.name])
+
+        return regularise
+
+    def _pulls(self, layers: Sequence[Layer]) -> list[tuple[Layer, float]]:
+        pulled = pulls(self.optimizer, layers, self.lam, self.steps)
+        for layer, _ in pulled:
             if not layer.penalty.plain_in_q:
                 raise InputError(f"lam > 0 with {layer.penalty} needs ProximalReweighting")
-            layer.shrink(pull)
+        return pulled
 
     def _flatten(self, layer: Layer) -> None:
         if not layer.scaled:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from asterism.scaling.group_penalty import Group, soft_threshold
 from asterism.scaling.initialisers import divide, root_mean_square
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.schedules import Anneal
+from asterism.scaling.stepping.zeroing import keep_, list_kept
 from asterism.weights.connections import Weight
 from asterism.weights.names import lookup
 from asterism.weights.partition import Partition
@@ -34,6 +36,7 @@ from asterism.weights.sharding import (
 
 TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
+SMALL = 2**16  # weights that gain nothing from torch's threads
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
@@ -63,6 +66,7 @@ class Layer:
     live_omega: Tensor | None = None
     groups: Partition | None = None  # of weights that share one psi and one omega
     input_dim: int = 1
+    _psi_numbers: tuple[Penalty | None, float, tuple[float, float] | None] = (None, 0.0, None)
 
     @property
     def kept(self) -> Tensor:
@@ -73,6 +77,26 @@ class Layer:
     def pruned(self) -> bool:
         """Whether any weight of this rank's shard is."""
         return self.dead is not None or self.live is not None
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether compiled passes take it on one thread: float32 on the CPU, and not large."""
+        omega = self.omega
+        plain = omega.is_cpu and omega.dtype is torch.float32 and not isinstance(omega, DTensor)
+        return plain and omega.numel() <= SMALL
+
+    @property
+    def psi_numbers(self) -> tuple[float, float] | None:
+        """The offset c of psi = 1 / (z^order + c), and psi(0), rounded; None for another psi."""
+        known, scale, numbers = self._psi_numbers
+        if known is not self.penalty or scale != self.scale:
+            offset = self.penalty.psi_offset(self.scale)
+            numbers = None
+            if offset is not None:
+                at_zero = torch.tensor(offset, dtype=self.omega.dtype).reciprocal_().item()
+                numbers = float(offset), at_zero
+            self._psi_numbers = self.penalty, self.scale, numbers
+        return numbers
 
     @property
     def tau(self) -> float:
@@ -122,7 +146,7 @@ class Layer:
             self._on_listed_(ordered, operation, live, zero)
             tensor.copy_(ordered)
             return
-        flat = _in_memory(tensor)
+        flat = in_memory(tensor)
         values = flat.index_select(0, live)
         if self.live_omega is not None:
             operation(values, self.live_omega, out=values)
@@ -180,11 +204,10 @@ class Layer:
                 f"the mask of {self.name} must be bool of shape {tuple(self.param.shape)},"
                 f" found {kept.dtype} of shape {tuple(kept.shape)}"
             )
-        gone = place_like(~kept.to(self.param.device), self.param)
-        self.omega.masked_fill_(gone, 0.0)
-        self.param.masked_fill_(gone, 0.0)
-        any_here = bool(local(gone).any())
-        del gone  # a quarter of the layer's size
+        kept = place_like(kept.to(self.param.device), self.param)
+        keep_([self.omega, self.param], kept)
+        any_here = int(local(kept).count_nonzero()) < local(kept).numel()
+        del kept  # a quarter of the layer's size
         self._mark_dead(self.pruned or any_here)
 
     def flatten(self) -> None:
@@ -242,8 +265,8 @@ class Layer:
         count = int(kept.count_nonzero())  # a sum of bools would make integers of them all
         # Splicing changes the mask too often for a list to be worth its making.
         if self.latent is None and count * INDEX_BYTES <= kept.numel():
-            self.live = _in_memory(kept).nonzero().squeeze(1)
-            omega = _in_memory(local(self.omega))
+            self.live = list_kept(in_memory(kept), count)
+            omega = in_memory(local(self.omega))
             self.live_omega = omega.index_select(0, self.live) if self.scaled else None
         else:
             self.dead = kept.logical_not_()
@@ -307,7 +330,7 @@ def measure_scale(param: Tensor, name: str) -> float:
     return scale
 
 
-def _in_memory(tensor: Tensor) -> Tensor:
+def in_memory(tensor: Tensor) -> Tensor:
     """A dense tensor as one row of numbers, in the order in which they are stored."""
     return tensor.as_strided((tensor.numel(),), (1,))
 

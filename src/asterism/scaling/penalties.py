@@ -56,6 +56,13 @@ class Penalty(ABC):
         """Whether the majoriser is Σ|q| or Σq² once theta = q ⊙ omega: omega = psi^(-1/order)."""
         return True
 
+    def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
+        """c where psi = 1 / (z^order + c), which all layers compute in one pass; else None.
+
+        A class derived from one that has it may have another psi: it has none of itself.
+        """
+        return None
+
     def relative_psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
         """psi(z) / psi(0): 1 at zero and falling, so that one `lam` fits every layer."""
         return self.psi(z, scale) / self.psi(z.new_zeros(1), scale)
@@ -85,6 +92,11 @@ class ReweightedL1(Penalty):
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
         return z + (self.tau * scale if self.relative else self.tau)
 
+    def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
+        if type(self) is not ReweightedL1:
+            return None
+        return self.tau * scale if self.relative else self.tau
+
 
 @dataclass(frozen=True)
 class ReweightedL2(Penalty):
@@ -112,6 +124,11 @@ class ReweightedL2(Penalty):
 
     def _square(self, z: Tensor, scale: Scale) -> Tensor:
         return z * z + (self.tau * scale**2 if self.relative else self.tau)
+
+    def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
+        if type(self) is not ReweightedL2:
+            return None
+        return self.tau * scale**2 if self.relative else self.tau
 
 
 @dataclass(frozen=True)
@@ -228,13 +245,7 @@ class Concave(Penalty):
         return self.g(z / scale if self.relative else z)
 
     def psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
-        x = z.detach()
-        if self.order == 2:  # where the square is lost to underflow, so is h'
-            x = x.masked_fill(x * x < torch.finfo(x.dtype).tiny, 0.0)
-        with torch.enable_grad():
-            x.requires_grad_()
-            g = self.value(x, scale)
-            psi = _derivative(g, x) if self.order == 1 else _derivative_in_square(g, x)
+        psi = self._slope(z, scale)
         bad = ~(psi.isfinite() & (psi > 0))
         if bad.any():
             name = getattr(self.g, "__name__", repr(self.g))
@@ -243,6 +254,22 @@ class Concave(Penalty):
                 f" z = {z[bad][0]:g}: let g rise with the magnitude, with a bounded slope at zero"
             )
         return psi
+
+    def relative_psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
+        if z.is_cpu:
+            return super().relative_psi(z, scale)
+        # A look at psi in each step would wait for the device. A weight that a bad one has made
+        # NaN is found at the next cut.
+        return self._slope(z, scale) / self._slope(z.new_zeros(1), scale)
+
+    def _slope(self, z: Tensor, scale: Scale) -> Tensor:
+        x = z.detach()
+        if self.order == 2:  # where the square is lost to underflow, so is h'
+            x = x.masked_fill(x * x < torch.finfo(x.dtype).tiny, 0.0)
+        with torch.enable_grad():
+            x.requires_grad_()
+            g = self.value(x, scale)
+            return _derivative(g, x) if self.order == 1 else _derivative_in_square(g, x)
 
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
         return self.psi(z, scale) ** (-1 / self.order)

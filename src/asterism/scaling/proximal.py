@@ -19,6 +19,7 @@ from asterism.scaling.layer import Layer
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.reweighting import Lam, Reweighting, check_choice, check_lam, pulls
 from asterism.scaling.schedules import AllLayers, Anneal, ConstantTau, Layers
+from asterism.scaling.stepping.shrinking import shrink
 
 
 class ProximalReweighting(Reweighting):
@@ -69,8 +70,5 @@ class ProximalReweighting(Reweighting):
 
     def _regularise_theta(self, layers: Sequence[Layer]) -> None:
         """The proximal step of lam times the majoriser, at each layer's learning rate."""
-        for layer, pull in pulls(self.optimizer, layers, self.lam, self.steps):
-            if self.reweight_every == "step":
-                layer.renew_psi()
-            assert layer.psi is not None
-            layer.shrink(layer.psi * pull)
+        pulled = pulls(self.optimizer, layers, self.lam, self.steps)
+        shrink(pulled, by_psi=True, renew=self.reweight_every == "step")

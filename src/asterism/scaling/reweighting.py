@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.optim import Optimizer
@@ -68,12 +68,10 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 def pulls(
     optimizer: Optimizer, layers: Sequence[Layer], lam: Lam, step: int
-) -> Iterator[tuple[Layer, float]]:
+) -> list[tuple[Layer, float]]:
     """lr·lam of each layer that has a gradient: how far its proximal step goes."""
     now = lam(step) if callable(lam) else lam
     if not now:
-        return
+        return []
     rates = inner.learning_rates(optimizer)
-    for layer in layers:
-        if layer.param.grad is not None:
-            yield layer, rates[layer.param] * now
+    return [(layer, rates[layer.param] * now) for layer in layers if layer.param.grad is not None]

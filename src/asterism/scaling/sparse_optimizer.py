@@ -25,6 +25,7 @@ from asterism.scaling.layer import Layer, make_layer
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping import state_dict as saving
+from asterism.scaling.stepping.blocks import Blocks, Regularise, is_large
 from asterism.scaling.stepping.interrupts import uninterrupted
 from asterism.scaling.stepping.optimizer_wrapper import OptimizerWrapper, hooked
 from asterism.scaling.stepping.q_space import (
@@ -34,6 +35,7 @@ from asterism.scaling.stepping.q_space import (
     mark_in_q_space,
     of_q,
 )
+from asterism.scaling.stepping.small_layers import SmallLayers
 from asterism.weights.names import check_patterns, matches
 from asterism.weights.sharding import any_shard, whole
 
@@ -74,6 +76,8 @@ class SparseOptimizer(OptimizerWrapper):
         if isinstance(penalty, Mapping):
             check_patterns(penalty, (weight.name for weight, _ in targets))
         self._layers = [make_layer(weight, param, penalty) for weight, param in targets]
+        self._large = [layer for layer in self._layers if is_large(layer)]
+        self._small = SmallLayers()
         if freeze_zeros:
             self.prune(masks={layer.name: layer.param != 0 for layer in self._layers})
 
@@ -99,11 +103,16 @@ class SparseOptimizer(OptimizerWrapper):
         layers = [layer for layer in self._layers if closure or layer.param.grad is not None]
         self._check_unchanged()
         self._forget_stale(layers)
-        q_space = QSpace(self.optimizer, layers)
+        blocks = Blocks(self.optimizer, [] if closure else self._large)
+        whole = _without(layers, blocks.layers)
+        q_space = QSpace(self.optimizer, whole, self._small)
         try:
+            if blocks.layers:
+                blocks.step(self._regularise_block(blocks.layers))
             q_space.enter()
-            loss = self._inner_step(q_space, closure)
-            self._regularise_q(layers)
+            with blocks.hidden():
+                loss = self._inner_step(q_space, closure)
+            self._regularise_q(whole)
             q_space.leave()
         except BaseException:
             q_space.leave(restore=True)
@@ -125,14 +134,19 @@ class SparseOptimizer(OptimizerWrapper):
     def _regularise_q(self, layers: Sequence[Layer]) -> None:
         """What an algorithm does after the inner step, while the parameters hold q."""
 
+    def _regularise_block(self, layers: Sequence[Layer]) -> Regularise:
+        """The same for one block of a layer that is taken in blocks."""
+        return lambda layer, q: None
+
     def _regularise_theta(self, layers: Sequence[Layer]) -> None:
         """What it does once they hold theta again."""
 
     def _check_unchanged(self) -> None:
         """An error where `model.to(...)` has changed what omega belongs to."""
         for layer in self._layers:
-            if layer.param.dtype is not layer.omega.dtype:
-                inner.refuse_change(layer.name, layer.param, layer.omega)
+            param, omega = layer.param, layer.omega
+            if param.dtype is not omega.dtype or param.is_cpu is not omega.is_cpu:
+                inner.refuse_change(layer.name, param, omega)
 
     def _forget_stale(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
@@ -288,6 +302,11 @@ class SparseOptimizer(OptimizerWrapper):
         more = len(self._layers) - len(rows)
         rows += [f"  and {more} more layers"] if more else []
         return "\n".join([f"{type(self).__name__} around {around}: {about}", *rows])
+
+
+def _without(layers: list[Layer], some: Sequence[Layer]) -> list[Layer]:
+    gone = {layer.name for layer in some}
+    return [layer for layer in layers if layer.name not in gone] if gone else layers
 
 
 def _check_model(name: str, model: object) -> None:

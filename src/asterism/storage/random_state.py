@@ -27,13 +27,14 @@ def capture(generators: Sequence[torch.Generator] = ()) -> RandomState:
     >>> first == (random.random(), torch.rand(()).item())
     True
     """
+    device = _device()
     version, numbers, gauss = random.getstate()
     _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     return {
         "python": [version, list(numbers), gauss],
         "numpy": [torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached],
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "device": [] if device is None else device.get_rng_state_all(),
         "given": [generator.get_state() for generator in generators],
     }
 
@@ -50,7 +51,18 @@ def restore(state: RandomState, generators: Sequence[torch.Generator] = ()) -> N
     keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    device = _device()
+    of_device = state.get("device", state.get("cuda"))  # its name when only CUDA's was saved
+    if of_device and device is not None:
+        device.set_rng_state_all(of_device)
     for generator, saved in zip(generators, state["given"], strict=True):
         generator.set_state(saved)
+
+
+def _device() -> Any:
+    """torch's module of the GPU or whatever else there is beside the CPU, if it can be saved."""
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or not torch.accelerator.is_available():
+        return None
+    module = torch.get_device_module(accelerator)
+    return module if hasattr(module, "get_rng_state_all") else None

@@ -4,8 +4,8 @@
 
 /* A layer, in the order of its memory. Where few weights are left `live` lists their `count` places,
    rising, and omega has one number for each, or is NULL where it is 1. Otherwise live is NULL and
-   omega has a number for each of `size` weights, 0 where it is pruned. theta or gradient, if NULL,
-   is left alone. */
+   omega has a number for each of `size` weights, 0 where it is pruned, or nowhere if count is -1.
+   theta or gradient, if NULL, is left alone. */
 typedef struct {
     float *theta, *gradient;
     const float *omega;
@@ -28,6 +28,10 @@ static void clear_between(const Pruned *p, float *values)
 
 static void multiply(const Pruned *p, float *values, int zero)
 {
+    if (p->count < 0) {
+        for (int64_t i = 0; i < p->size; i++) values[i] *= p->omega[i];
+        return;
+    }
     if (!p->live) {
         for (int64_t i = 0; i < p->size; i++)
             values[i] = p->omega[i] == 0 ? 0 : values[i] * p->omega[i];
@@ -40,7 +44,9 @@ static void multiply(const Pruned *p, float *values, int zero)
 
 static void divide(const Pruned *p, float *values)
 {
-    if (!p->live) {
+    if (p->count < 0) {
+        for (int64_t i = 0; i < p->size; i++) values[i] /= p->omega[i];
+    } else if (!p->live) {
         for (int64_t i = 0; i < p->size; i++)
             values[i] = p->omega[i] == 0 ? 0 : values[i] / p->omega[i];
     } else if (p->omega) {

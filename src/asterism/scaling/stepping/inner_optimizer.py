@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
+from asterism.scaling.stepping.zeroing import keep_
 from asterism.weights.connections import Weight, locate
 from asterism.weights.sharding import whole
 from asterism.weights.targets import choose
@@ -94,7 +95,12 @@ def check_parameter(name: str, param: nn.Parameter) -> None:
 
 
 def refuse_change(name: str, param: Tensor, omega: Tensor) -> NoReturn:
-    """An error for a parameter that was converted after it was wrapped."""
+    """An error for a parameter that was converted or moved after it was wrapped."""
+    if param.device != omega.device:
+        raise InputError(
+            f"{name} was on {omega.device} when it was wrapped, and is on {param.device} now: bring"
+            " the model to its device first, wrap its optimizer then"
+        )
     raise InputError(
         f"{name} was {omega.dtype} when it was wrapped, and is {param.dtype} now: convert the model"
         " first, wrap its optimizer then; for less precision run the forward pass under"
@@ -139,7 +145,9 @@ def is_rehearsal(optimizer: Optimizer) -> bool:
     """
     groups = optimizer.param_groups
     for group in groups:
-        if group.get("lr", 1.0) != 0:
+        rate = group.get("lr", 1.0)
+        # A rate that lies on a device is no rehearsal's, and to look at it would be to wait.
+        if (isinstance(rate, Tensor) and not rate.is_cpu) or rate != 0:
             return False
     gradients = [param.grad for group in groups for param in group["params"]]
     return not any(bool(whole(grad.any())) for grad in gradients if grad is not None)
@@ -213,9 +221,7 @@ def forget_pruned(optimizer: Optimizer, param: nn.Parameter, omega: Tensor) -> N
         optimizer.state.clear()
     tensors = [value for value in _tensors(optimizer, param).values() if value.shape == param.shape]
     if tensors:
-        gone = omega == 0
-        for value in tensors:
-            value.masked_fill_(gone, 0.0)
+        keep_(tensors, omega != 0)
 
 
 def _tensors(optimizer: Optimizer, param: nn.Parameter) -> dict[str, Tensor]:

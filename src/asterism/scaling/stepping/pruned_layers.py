@@ -1,4 +1,4 @@
-"""theta = q ⊙ omega in pruned layers: all of them in one compiled pass, or by torch.
+"""theta = q ⊙ omega in pruned and in small layers: all of them in one compiled pass, or by torch.
 
 The compiled pass takes float32 on the CPU, where parameter, gradient and omega lie in memory in the
 same order. It reads and writes live weights alone where few are left.
@@ -21,7 +21,7 @@ Row = tuple[int, tuple[int, int, int, int]]
 
 
 class PrunedLayers:
-    """The pruned layers of one step, and the addresses that the compiled pass reads."""
+    """The pruned and small layers of one step, and the addresses that the compiled pass reads."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.kernels = library.load() if layers else None
@@ -52,7 +52,7 @@ class PrunedLayers:
         """q → theta in place, +0 where pruned."""
         table = array("q")
         for layer, row in zip(self.layers, self.rows, strict=True):
-            if row is not None:
+            if row is not None and _address(layer.param) == row[0]:  # unless the step moved it
                 table.extend((row[0], 0, *row[1]))
             else:
                 layer.multiply_(layer.param)
@@ -78,7 +78,11 @@ def _same_order(tensor: Tensor | None, layer: Layer) -> bool:
     if tensor is None:
         return True
     tensor, omega = local(tensor), local(layer.omega)
-    return tensor.stride() == omega.stride() and tensor.dtype is omega.dtype and tensor.is_cpu
+    if tensor.dtype is not omega.dtype or not tensor.is_cpu:
+        return False
+    # The first question is quick, and nearly always enough.
+    contiguous = tensor.is_contiguous() and omega.is_contiguous()
+    return contiguous or tensor.stride() == omega.stride()
 
 
 def _address(tensor: Tensor) -> int:

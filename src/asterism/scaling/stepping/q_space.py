@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from asterism.scaling.layer import Layer
 from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping.interrupts import uninterrupted
 from asterism.scaling.stepping.pruned_layers import PrunedLayers
+from asterism.scaling.stepping.small_layers import SmallLayers
 from asterism.weights.sharding import local
 
 Closure = Callable[[], Any]
@@ -31,11 +33,16 @@ class QSpace:
     Both know where they stand, so that leaving twice is leaving once.
     """
 
-    def __init__(self, optimizer: Optimizer, layers: Sequence[Layer]) -> None:
+    def __init__(
+        self, optimizer: Optimizer, layers: Sequence[Layer], compiled: SmallLayers | None = None
+    ) -> None:
         self.optimizer = optimizer
         direct = [layer for layer in layers if layer.latent is None]
         self.latent = [layer for layer in layers if layer.latent is not None]
-        self.scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
+        scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
+        self.small = [layer for layer in scaled if layer.is_small]
+        self.large = [layer for layer in scaled if not layer.is_small]
+        self.compiled = compiled or SmallLayers()
         self.pruned = PrunedLayers([layer for layer in direct if layer.pruned])
         self.elementwise = inner.is_elementwise(optimizer)
         self.inside = False
@@ -44,27 +51,27 @@ class QSpace:
     def enter(self) -> None:
         """theta → q, and gradients of theta → gradients of q; straight through where latent."""
         pruned = self.pruned.layers
-        if self.scaled or pruned:
-            _separate_gradients(self.optimizer, (*self.scaled, *pruned))
-        scaled = [layer for layer in self.scaled if _gradient_of_theta(layer) is not None]
-        gradients: list[Any] = [layer.param.grad for layer in scaled]
+        if self.small or self.large or pruned:
+            _separate_gradients(self.optimizer, (*self.small, *self.large, *pruned))
         # What stands where a weight is pruned is nothing to an elementwise optimizer.
         of_pruned = [
             _gradient_of_theta(layer) if layer.scaled or not self.elementwise else None
             for layer in pruned
         ]
+        of_small = [_gradient_of_theta(layer) for layer in self.small]
+        of_large = [_gradient_of_theta(layer) for layer in self.large]
         for layer in self.latent:
             assert layer.latent is not None
             layer.param.copy_(layer.latent)
-        if self.scaled:
-            thetas: list[Any] = [layer.param for layer in self.scaled]
-            torch._foreach_div_(thetas, [layer.omega for layer in self.scaled])
-        if scaled:
-            torch._foreach_mul_(gradients, [layer.omega for layer in scaled])
+        if self.compiled.take(self.small, of_small):
+            self.compiled.to_q()
+        else:
+            _to_q(self.small, of_small)
+        _to_q(self.large, of_large)
         if any(layer.scaled for layer in pruned) or not self.elementwise:
             self.pruned.to_q(of_pruned, zero=not self.elementwise)
         # At the end: gradients that are views of one bucket share their version.
-        for gradient in (*gradients, *of_pruned):
+        for gradient in (*of_small, *of_large, *of_pruned):
             if gradient is not None:
                 mark_in_q_space(gradient)
         self.inside = True
@@ -83,9 +90,9 @@ class QSpace:
             layer.latent.copy_(layer.param)
             layer.multiply_(layer.param)
         self.pruned.to_theta()
-        if self.scaled:
-            qs: list[Any] = [layer.param for layer in self.scaled]
-            torch._foreach_mul_(qs, [layer.omega for layer in self.scaled])
+        if not self.compiled.to_theta(self.small):
+            _to_theta(self.small)
+        _to_theta(self.large)
         if restore:
             self._restore_gradients()
         self.inside = False
@@ -93,7 +100,7 @@ class QSpace:
     def _restore_gradients(self) -> None:
         used = [
             layer
-            for layer in (*self.scaled, *self.pruned.layers)
+            for layer in (*self.small, *self.large, *self.pruned.layers)
             if layer.param.grad is not None and is_in_q_space(layer.param.grad)
         ]
         for layer in used:
@@ -111,13 +118,32 @@ class QSpace:
         return loss
 
 
+def _to_q(layers: Sequence[Layer], gradients: Sequence[Tensor | None]) -> None:
+    """The same by torch; gradients that are None stay as they are."""
+    if layers:
+        thetas: list[Any] = [layer.param for layer in layers]
+        torch._foreach_div_(thetas, [layer.omega for layer in layers])
+    given = [(each, layer.omega) for each, layer in zip(gradients, layers, strict=True)]
+    some = [(each, omega) for each, omega in given if each is not None]
+    if some:
+        torch._foreach_mul_([each for each, _ in some], [omega for _, omega in some])
+
+
+def _to_theta(layers: Sequence[Layer]) -> None:
+    if layers:
+        qs: list[Any] = [layer.param for layer in layers]
+        torch._foreach_mul_(qs, [layer.omega for layer in layers])
+
+
 def _separate_gradients(optimizer: Optimizer, layers: Sequence[Layer]) -> None:
     """A gradient of its own, that can be written to, for each layer: users may set any tensor."""
     held = [id(param.grad) for group in optimizer.param_groups for param in group["params"]]
     shared = {each for each in held if held.count(each) > 1} if len(set(held)) < len(held) else ()
     for layer in layers:
         gradient = layer.param.grad
-        if gradient is not None and (id(gradient) in shared or inner.has_repeats(gradient)):
+        if gradient is None or (not shared and gradient.is_contiguous()):
+            continue
+        if id(gradient) in shared or inner.has_repeats(gradient):
             layer.param.grad = gradient.clone()
             if is_in_q_space(gradient):
                 mark_in_q_space(layer.param.grad)
@@ -139,9 +165,10 @@ def mark_in_q_space(gradient: Tensor) -> None:
     setattr(gradient, IN_Q_SPACE, _versions(gradient))
 
 
-def _versions(gradient: Tensor) -> tuple[int, int]:
+def _versions(gradient: Tensor) -> int | tuple[int, int]:
     """How often it was written to; FSDP2 adds to the shard alone, past the tensor around it."""
-    return gradient._version, local(gradient)._version
+    version = gradient._version
+    return (version, local(gradient)._version) if isinstance(gradient, DTensor) else version
 
 
 def _gradient(layer: Layer) -> Any:
