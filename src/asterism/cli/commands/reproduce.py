@@ -39,6 +39,7 @@ def reproduce(
     budget: Annotated[
         BudgetName,
         typer.Option(
+            metavar="NAME",
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
             " tradeoff: against the control at many densities; ablation: one thing changed at a"
             " time; record: as few weights as we can; lenet300: the other network."

@@ -135,7 +135,7 @@ class Notebook(Progress):
 def showing(
     goal: Goal, budget: SearchBudget, show: bool | None = None, table: Table | None = None
 ) -> Iterator[Progress]:
-    """Progress in the form that fits where the program runs.
+    """Progress in the form for where the program runs.
 
     goal    the tolerance
     budget  what the search may spend
