@@ -42,7 +42,7 @@ def reproduce(
             metavar="NAME",
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
             " tradeoff: against the control at many densities; ablation: one thing changed at a"
-            " time; record: as few weights as we can; lenet300: the other network."
+            " time; record: as few weights as we can; lenet300: the other network.",
         ),
     ] = BudgetName.quick,
     methods: Annotated[
