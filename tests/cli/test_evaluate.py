@@ -72,3 +72,13 @@ def test_a_network_that_the_runtime_cannot_execute_is_measured_by_torch(tmp_path
     found = evaluate(tmp_path / "net.pt", *factories)
     assert found["engine"] == "torch"
     assert found["metric"] == small.task().evaluate(model)
+
+
+def test_wrong_data_is_told_once_and_is_no_reason_to_measure_with_torch(tmp_path):
+    torch.save(small.trained().state_dict(), tmp_path / "net.pt")
+    (tmp_path / "wrong.py").write_text("def loaders():\n    return {'train': [], 'valid': []}\n")
+    wrong = f"{tmp_path}/wrong.py:loaders"
+    done = asterism("evaluate", tmp_path / "net.pt", "--data", wrong, "--model", f"{SMALL}:trained")
+    assert done.returncode == 2
+    assert done.stderr.count("the key 'train'") == 1
+    assert "with torch" not in done.stderr

@@ -81,7 +81,7 @@ def test_a_wrong_model_factory_is_one_line(spec, message, file):
     ("name", "message"),
     [
         ("nothing", "must return .train_loader, valid_loader. or a dict, found NoneType"),
-        ("strange", "returns an unknown 'los'"),
+        ("strange", "a dict with the key 'los'; the keys are train_loader"),
         ("half", "must return a valid_loader that can be iterated over"),
     ],
 )

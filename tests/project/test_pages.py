@@ -33,8 +33,19 @@ from asterism.export import dense_engines
 from asterism.export.onnx import onnx_bytes
 from support.command_line import asterism as run_asterism
 from support.command_line import script
+from support.compiled_c import COMPILER
+from support.in_node import NODE
 from support.networks import make_mlp
-from support.pages import PAGES, README, commands, name, named_commands, python_blocks
+from support.pages import (
+    PAGES,
+    README,
+    blocks,
+    commands,
+    languages,
+    name,
+    named_commands,
+    python_blocks,
+)
 from support.paths import ROOT
 from support.small import loaders, trained
 
@@ -203,6 +214,59 @@ def test_python_for_many_machines_runs_on_one(tmp_path: Path, monkeypatch: Any) 
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# ---------------------------------------------------------------------- C and JavaScript
+
+DEPLOY = ROOT / "docs" / "how-to" / "deploy.md"
+SHOW = "for (const each of answer) console.log(each);\n"
+MAIN = """
+#include <stdio.h>
+int main(void)
+{
+    step();
+    for (int i = 0; i < NET_OUTPUT; i++) printf("%.9g\\n", out[i]);
+    return 0;
+}
+"""
+
+
+def test_no_page_has_code_that_nothing_runs() -> None:
+    for page in PAGES:
+        assert languages(page) <= ({"python", "c", "js"} if page == DEPLOY else {"python"}), page
+
+
+def exported(folder: Path, *out: str) -> list[float]:
+    """A network as the page has it, exported to `out`; what it answers to zeros."""
+    asterism.save(trained(), folder / "net.asterism", example_inputs=(torch.zeros(1, 20),))
+    done = run_asterism("export", "net.asterism", *out, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    net = asterism.runtime.load(folder / "net.asterism")
+    return net(np.zeros((1, 20), np.float32))[0].tolist()  # type: ignore[no-any-return]
+
+
+def printed(*command: str | Path, folder: Path) -> list[float]:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [float(line) for line in done.stdout.split()]
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_c_on_a_page_runs(tmp_path: Path) -> None:
+    expected = exported(tmp_path, "net.c", "--header")
+    (code,) = blocks(DEPLOY, "c")
+    (tmp_path / "main.c").write_text(code + MAIN)
+    printed(COMPILER, "-o", "main", "main.c", "net.c", "-lm", folder=tmp_path)  # type: ignore[arg-type]
+    assert printed(tmp_path / "main", folder=tmp_path) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no node")
+def test_javascript_on_a_page_runs(tmp_path: Path) -> None:
+    expected = exported(tmp_path, "net.mjs")
+    (code,) = blocks(DEPLOY, "js")
+    before = "const pixels = new Array(20).fill(0);\n"
+    (tmp_path / "page.mjs").write_text(code.replace("\n\n", f"\n{before}") + SHOW)
+    assert printed(NODE, "page.mjs", folder=tmp_path) == pytest.approx(expected, abs=1e-4)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- commands

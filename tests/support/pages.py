@@ -14,7 +14,17 @@ PROGRAMS = ("asterism", "python", "pip", "make")
 
 def python_blocks(page: Path) -> list[str]:
     """The Python of a page, block by block."""
-    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    return blocks(page, "python")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code of a page in one language, block by block."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def languages(page: Path) -> set[str]:
+    """The languages of the page's code."""
+    return set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
 
 
 def commands(page: Path) -> list[str]:

@@ -110,7 +110,8 @@ OPTIONS = ("loss", "metric", "higher_is_better", "clip_norm", "amp")
 def _check_keys(spec: str, data: dict[str, Any]) -> dict[str, Any]:
     for key in data:
         if key not in LOADERS + OPTIONS:
-            raise InputError(f"{spec} returns an unknown {key!r}: {', '.join(LOADERS + OPTIONS)}")
+            known = ", ".join(LOADERS + OPTIONS)
+            raise InputError(f"{spec} returns a dict with the key {key!r}; the keys are {known}")
     for key in LOADERS:
         if not isinstance(data.get(key), Iterable):
             raise InputError(f"{spec} must return a {key} that can be iterated over")

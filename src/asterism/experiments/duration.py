@@ -1,21 +1,28 @@
-"""How long a reproduction takes on this machine, from a few steps of training that are timed."""
+"""How long a reproduction takes on this machine, from a little training that is timed."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from statistics import mean
+from threading import Barrier
 
 import torch
-import torch.nn.functional as F
 
-from asterism.experiments.data import Dataset
-from asterism.experiments.jobs import Job, make_model, planned_epochs
-from asterism.experiments.networks import INPUT_SHAPES
+from asterism.experiments.data import Dataset, Split
+from asterism.experiments.jobs import Job, fast_forward, make_model, planned_passes
+from asterism.experiments.methods import Dense, Polish
+from asterism.experiments.methods.method import wrap
+from asterism.experiments.training import train
+from asterism.graph.compaction import compact
 
-STEPS = 8
+BATCHES = 6
+SPARSE = 0.015
+"""The density at which live weights are timed: about that of the rows."""
+
+Pace = Callable[[Job, bool, int], float]
 
 
 def expected_seconds(
@@ -24,26 +31,31 @@ def expected_seconds(
     out: Path,
     *,
     workers: int = 1,
-    step_seconds: Callable[[Job], float] | None = None,
+    pace: Pace | None = None,
 ) -> float:
     """The time of all jobs that the folder does not hold yet.
 
-    todo          the jobs; dense networks are trained one by one, before the others
-    data          what they are trained on
-    out           the folder of all runs
-    workers       jobs at a time, but for the dense ones
-    step_seconds  the time of a step of a job; measured for None
+    todo     the jobs; dense networks are trained one by one, before the others
+    data     what they are trained on
+    out      the folder of all runs
+    workers  jobs at a time, but for the dense ones
+    pace     seconds of a pass over the images: for a job, whether it is on live weights, and how
+             many run at a time; measured for None
     """
     missing = [job for job in todo if not (out / job.name / "result.json").exists()]
-    one_of = {job.threads: job for job in missing}
-    a_step = {threads: (step_seconds or timed_step)(job) for threads, job in one_of.items()}
-    dense, others = 0.0, [0.0]
-    for job in missing:
-        steps = planned_epochs(job) * math.ceil(len(data.train.labels) / job.batch_size)
-        if job.key == "dense":
-            dense += steps * a_step[job.threads]
-        else:
-            others.append(steps * a_step[job.threads])
+    known: dict[tuple[int, bool, int], float] = {}
+
+    def seconds(job: Job, beside: int) -> float:
+        total = 0.0
+        for live, passes in enumerate(planned_passes(job)):
+            kind = job.threads, bool(live), beside
+            if passes and kind not in known:
+                known[kind] = pace(job, *kind[1:]) if pace else timed_pass(job, data, *kind[1:])
+            total += passes * known.get(kind, 0.0)
+        return total
+
+    dense = sum(seconds(job, 1) for job in missing if job.key == "dense")
+    others = [0.0, *(seconds(job, workers) for job in missing if job.key != "dense")]
     return dense + max(sum(others) / workers, *others)
 
 
@@ -59,23 +71,58 @@ def in_words(seconds: float) -> str:
     return f"about {minutes} minute{'s' * (minutes > 1)}"
 
 
-def timed_step(job: Job) -> float:
-    """Forward, backward and step of the job's whole network, the first of a few steps aside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(job.threads)
-    with torch.random.fork_rng():
-        network = make_model(job)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
-    channels, *size = INPUT_SHAPES[job.model]
-    # Channels last, as those of datasets.
-    images = torch.zeros(job.batch_size, *size, channels).permute(0, 3, 1, 2)
-    labels = torch.zeros(job.batch_size, dtype=torch.long)
-    times = []
-    for _ in range(STEPS):
-        started = time.perf_counter()
-        optimizer.zero_grad()
-        torch.autograd.backward(F.cross_entropy(network(images), labels))
-        optimizer.step()
-        times.append(time.perf_counter() - started)
+def timed_pass(job: Job, data: Dataset, live: bool, beside: int) -> float:
+    """Seconds for training on all images once, with what is measured after it.
+
+    A few batches are trained, `beside` times at once, as they will share the machine's caches.
+
+    job     its network, batch size and threads
+    data    whose first images are taken
+    live    on the few weights of a sparse network, or on all of a dense one
+    beside  jobs at a time
+    """
+    images = BATCHES * job.batch_size
+    share = images / len(data.train.labels)
+    few = replace(
+        data,
+        train=_first(data.train, images),
+        validation=_first(data.validation, max(1, round(share * len(data.validation.labels)))),
+    )
+    before, ready = torch.get_num_threads(), Barrier(beside)
+    with torch.random.fork_rng(), ThreadPoolExecutor(beside) as pool:
+        trials = [pool.submit(_timed, job, few, live, ready) for _ in range(beside)]
+        seconds = max(trial.result() for trial in trials)
     torch.set_num_threads(before)
-    return mean(times[1:])
+    return seconds / share
+
+
+def _timed(job: Job, data: Dataset, live: bool, ready: Barrier) -> float:
+    torch.set_num_threads(job.threads)  # of the thread that this is
+    torch.set_flush_denormal(True)
+    network, forward = make_model(job), None
+    if live:
+        wrap(network, 0.0).prune(density=SPARSE, score="lamp")
+        network = compact(network).model
+        forward = fast_forward(network, data)
+    method = Polish(retrain_epochs=1) if live else Dense(epochs=1)
+    setup = method.setup(network)
+
+    def epoch(part: Dataset) -> None:
+        train(
+            network,
+            setup.optimizer,
+            setup.stages,
+            part,
+            batch_size=job.batch_size,
+            forward=forward,
+        )
+
+    epoch(replace(data, train=_first(data.train, job.batch_size)))  # the first is slower
+    ready.wait()
+    started = time.perf_counter()
+    epoch(data)
+    return time.perf_counter() - started
+
+
+def _first(split: Split, count: int) -> Split:
+    return Split(split.images[:count], split.labels[:count])

@@ -88,6 +88,12 @@ def planned_epochs(job: Job) -> int:
     return sum(phase.setup(make_model(job)).epochs for phase in job.method.phases)
 
 
+def planned_passes(job: Job) -> tuple[float, float]:
+    """Passes over the images in the first phase, and in the others, which are on live weights."""
+    first, *others = (phase.setup(make_model(job)).passes for phase in job.method.phases)
+    return first, sum(others)
+
+
 def run(
     job: Job,
     folder: Path,
@@ -134,11 +140,16 @@ def train_phases(
     """Each phase of the method in turn; from the second on, on the network without dead units."""
     entries = sum(target.param.numel() for target in choose(model))
 
-    def of_all(record: EpochRecord) -> EpochRecord:
-        """The density in the whole network, dead units included."""
-        return {**record, "density_percent": 100 * record["nonzeros"] / entries}
-
     history: list[PhaseRecord] = []
+
+    def of_all(record: EpochRecord) -> EpochRecord:
+        """The density in the whole network, dead units included; epochs counted over all phases."""
+        return {
+            **record,
+            "density_percent": 100 * record["nonzeros"] / entries,
+            "epoch": len(history) + record["epoch"],
+        }
+
     first = 0
     if resume and (folder / "phase.json").exists():
         history = read_json(folder / "phase.json")
@@ -156,7 +167,7 @@ def train_phases(
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
             augment=setup.augment,
-            forward=None if small is None else _fast_forward(network, data),
+            forward=None if small is None else fast_forward(network, data),
             checkpoint=folder / f"checkpoint{number or ''}.pt",
             resume=resume,
             watch=lambda record: watch(of_all(record)),
@@ -164,15 +175,13 @@ def train_phases(
         history += [{**of_all(record), "phase": number} for record in records]
         if small is not None:
             model.load_state_dict(small.expand())
-        for epoch, record in enumerate(history, start=1):
-            record["epoch"] = epoch
         if number < len(job.method.phases) - 1:
             write_checkpoint(folder / "phase.safetensors", model.state_dict())
             write_json(folder / "phase.json", history)
     return history
 
 
-def _fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
+def fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
     """Through the non-zeros alone, where the network and this installation allow it."""
     try:
         return live_forward(network, data.train.images[:1])

@@ -51,6 +51,7 @@ class Stage:
 
     begin    called once before the first step, e.g. to re-weight or prune
     on_step  called before each step with the progress through the stage, 0 to 1
+    share    of the images that an epoch takes, drawn anew for each epoch
     skip     asked once with the history so far: a converged run skips what is left
 
     The first two are given the setup's optimizer, of whatever class it is.
@@ -62,6 +63,7 @@ class Stage:
     begin: Callable[[Any], Any] = _nothing
     on_step: Callable[[Any, float], Any] = _nothing
     skip: Callable[[History], bool] = _never
+    share: float = 1.0
 
 
 @dataclass
@@ -119,8 +121,9 @@ def train(
             stage.begin(optimizer)
         while progress.epoch < stage.epochs:
             started = time.perf_counter()
-            drawn = batches(data.train, seed, progress.epochs_done, batch_size, augment)
-            count = math.ceil(len(data.train.labels) / batch_size)
+            images = math.ceil(stage.share * len(data.train.labels))
+            drawn = batches(data.train, images, seed, progress.epochs_done, batch_size, augment)
+            count = math.ceil(images / batch_size)
             model.train()
             loss = _train_epoch(forward or model, optimizer, stage, progress.epoch, drawn, count)
             if not (math.isfinite(loss) and _is_finite(model)):
@@ -188,11 +191,12 @@ def _train_epoch(
 
 
 def batches(
-    split: Split, seed: int, epoch: int, size: int, augment: Augment | None
+    split: Split, count: int, seed: int, epoch: int, size: int, augment: Augment | None
 ) -> Iterator[Split]:
-    """The images in an order, and with changes, that depend on the seed and the epoch alone."""
+    """`count` images in an order, and with changes, that depend on the seed and the epoch alone."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    for chosen in torch.split(torch.randperm(len(split.labels), generator=generator), size):
+    order = torch.randperm(len(split.labels), generator=generator)
+    for chosen in torch.split(order[:count], size):
         images = split.images[chosen]
         if augment is not None:
             images = augment(images, generator)

@@ -53,8 +53,8 @@ _CODECS = {"small": "asterism.file.small.codec", "fast": "asterism.file.fast.cod
 class Contents(NamedTuple):
     """What is in a file.
 
-    An array whose type numpy lacks holds the bits as unsigned integers: `dtypes` names the type
-    of each. `usage` says what each tensor takes of the file's `size` in bytes.
+    An array of a type that numpy does not have holds the bits as unsigned integers: `dtypes` names
+    the type of each. `usage` says what each tensor takes of the file's `size` in bytes.
     """
 
     tensors: dict[str, NDArray[Any]]
@@ -82,7 +82,7 @@ def write(
     mode     "small" for the smallest file, "fast" for large networks
     bits     a codebook of 2^bits values for each floating tensor, or for those it names; lossless
              without
-    dtypes   names of types that numpy lacks, e.g. bfloat16 for an array of uint16
+    dtypes   names of types that numpy does not have, e.g. bfloat16 for an array of uint16
     """
     data = encode(tensors, graph=graph, mode=mode, bits=bits, dtypes=dtypes)
     from pathlib import Path

@@ -54,7 +54,7 @@ def live_forward(model: nn.Module, example: Tensor) -> Forward:
         return values[graph.outputs[0]].movedim(-1, 1).flatten(0, 1)[: len(images)]
 
     with torch.no_grad(), evaluating(model):
-        forward(example)  # what cannot be trained so says it now
+        forward(example)  # an error for what cannot be trained, now and not later
     return forward
 
 
@@ -71,7 +71,7 @@ def _capture(model: nn.Module, example: Tensor) -> Graph:
     except InputError as error:
         raise NotLiveError(str(error)) from error
     if not graph.is_plain:
-        raise NotLiveError("only a network with one input and one output can be trained so")
+        raise NotLiveError("only a network with one input and one output can be trained live")
     return graph
 
 

@@ -1,6 +1,6 @@
 """Names of weights, and the glob patterns that choose among them.
 
-A pattern fits a weight by its own name or by its module's: `fc1.weight`, `fc1`, `encoder.*`.
+A pattern matches a weight by its own name or by its module's: `fc1.weight`, `fc1`, `encoder.*`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def layer(parameter: str) -> str:
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a weight's name, or its module's, fits one of the patterns."""
+    """Whether a weight's name, or its module's, matches one of the patterns."""
     return any(fnmatch(name, pattern) or fnmatch(owner(name), pattern) for pattern in patterns)
 
 
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """The entry of a table whose pattern fits a weight; the first one wins.
+    """The first entry of a table with a pattern that matches a weight.
 
     table  entries by pattern
     name   of the weight
-    what   an entry is called in the error for a weight that no pattern fits
+    what   an entry is called in the error for a weight that no pattern matches
     """
     for pattern, entry in table.items():
         if matches(name, [pattern]):
@@ -43,7 +43,7 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def check_patterns(patterns: Iterable[str], names: Iterable[str]) -> None:
-    """An error for a pattern that fits none of the names: most likely it is misspelled."""
+    """An error for a pattern that matches none of the names: most likely it is misspelled."""
     known = list(names)
     for pattern in patterns:
         if not any(matches(name, [pattern]) for name in known):

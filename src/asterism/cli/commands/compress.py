@@ -31,7 +31,8 @@ def compress(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="A .safetensors, .pt, .onnx or .asterism file, or the folder of a run."
+            metavar="FILE",
+            help="A .safetensors, .pt, .onnx or .asterism file, or the folder of a run.",
         ),
     ],
     lossless: Annotated[

@@ -55,10 +55,13 @@ def evaluate(
     """
     text = is_text(as_json, as_csv)
     source = find_source(file, model, data, shape, fix)
+    # Data that is given is read first: its errors are no reason to measure with torch.
+    task = None if source.data is None else source.task(test=True)
     engine, run = _engine(source, threads)
-    if source.data is None:
+    if task is None:
         source = replace(source, data=_dataset_of(run, source.path))
-    found = measure(run, source.task(test=True))
+        task = source.task(test=True)
+    found = measure(run, task)
     result = {"file": str(file), "data": source.data, "engine": engine, **found}
     if ":" not in str(source.data):
         result |= _as_error(result)

@@ -11,7 +11,7 @@ from asterism.cli.voice import say
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run.")],
     out: Annotated[
         Path | None, typer.Option(help="The page to write; default report.html in the folder.")
     ] = None,

@@ -41,10 +41,11 @@ def reproduce(
     budget: Annotated[
         BudgetName,
         typer.Option(
+            metavar="NAME",
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
             " tradeoff: against the control at many densities; ablation: one thing changed at a"
             " time; record: as few weights as we can; lenet300: the other network;"
-            " forms: forms of re-weighting on it; cifar10: ResNet-8."
+            " forms: forms of re-weighting on it; cifar10: ResNet-8.",
         ),
     ] = BudgetName.quick,
     methods: Annotated[

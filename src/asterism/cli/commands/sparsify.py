@@ -123,7 +123,7 @@ def sparsify(
     if not crew.leads:
         return
     if text:
-        _show(result)
+        _show(result, chosen.max_drop)
     else:
         print_data(
             read_json(out / "result.json"), [each.summary() for each in result.front], as_json
@@ -205,13 +205,17 @@ class LayersShown:
             board(record)
 
 
-def _show(result: SparsifyResult) -> None:
-    """The front as a table."""
+def _show(result: SparsifyResult, max_drop: float) -> None:
+    """The front as a table, and why the search ended."""
+    from asterism.search.limits import Goal
+    from asterism.search.progress.words import number
+
+    goal = Goal(max_drop)
     print("weights\tdensity\tmetric")
     for point in result.front:
         mark = "\t← the model" if point is result.best else ""
-        print(f"{point.nonzeros}\t{point.density:.3%}\t{point.metric:.6g}{mark}")
-    print(f"dense: {result.history[0].metric:.6g}. {result.stop_reason}.")
+        print(f"{point.nonzeros}\t{point.density:.3%}\t{number(point.metric, goal)}{mark}")
+    print(f"dense: {number(result.history[0].metric, goal)}; {result.stop_reason}")
 
 
 def _next_commands(out: Path) -> str:

@@ -50,6 +50,8 @@ class AffineScalingTransformation(Method):
     lam > 0 trains the regularised objective (`eq:re-weighted`) in the plain metric, with psi
     renewed at each step and lam rising geometrically from a fiftieth of its value. The global cut
     goes to `cut_from` at once, and falls geometrically to `density` over `cut_epochs`.
+
+    `epoch_share` is the share of the images that each epoch of re-weighting takes.
     """
 
     penalty: Penalty = field(default_factory=ReweightedL1)
@@ -72,6 +74,7 @@ class AffineScalingTransformation(Method):
     lr: float = 0.05
     weight_decay: float = 0.0
     augment: Shift | None = None
+    epoch_share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.retrain_in not in ("theta", "q"):
@@ -137,6 +140,7 @@ class AffineScalingTransformation(Method):
             warmup_cosine(self.lr),
             begin=Reweighting.reweight,
             skip=self._converged,
+            share=self.epoch_share,
         )
         if self.lam == 0:
             return stage

@@ -29,6 +29,11 @@ class Setup:
     def epochs(self) -> int:
         return sum(stage.epochs for stage in self.stages)
 
+    @property
+    def passes(self) -> float:
+        """How many times the training images are gone through."""
+        return sum(stage.epochs * stage.share for stage in self.stages)
+
 
 class Method(ABC):
     """The contract of all methods.

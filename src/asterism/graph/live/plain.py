@@ -55,7 +55,7 @@ def _adaptive_average(node: Node) -> Run:
 def _of_images(run: Run) -> Run:
     def checked(images: int, value: Tensor) -> Tensor:
         if value.dim() != 5:
-            raise NotLiveError("only pooling of images can be trained so")
+            raise NotLiveError("only pooling of images can be trained live")
         return run(images, value)
 
     return checked
@@ -72,7 +72,7 @@ def _slice(node: Node) -> Run:
 
 def _pad(node: Node) -> Run:
     if node["mode"]:
-        raise NotLiveError("only padding with a number can be trained so")
+        raise NotLiveError("only padding with a number can be trained live")
 
     def run(_: int, value: Tensor) -> Tensor:
         after = (0, 0) * (value.dim() - 1 - node["dim"])

@@ -85,7 +85,7 @@ class Plan:
         owner = names[place].rpartition(".")[0] if place is not None and place >= 0 else None
         module = None if owner is None else self.model.get_submodule(owner)
         if not isinstance(module, _BatchNorm):
-            raise NotLiveError("only batch norms that are modules of torch can be trained so")
+            raise NotLiveError("only batch norms that are modules of torch can be trained live")
         for each in (module.weight, module.running_mean):
             if each is not None:
                 _check_type(each)
@@ -106,7 +106,7 @@ class Plan:
         if node.op == "linear":
             return lambda _, value: _linear(value, weight, bias, self.kernels)
         if weight.dim() != 4:
-            raise NotLiveError("only convolutions over two dimensions can be trained so")
+            raise NotLiveError("only convolutions over two dimensions can be trained live")
         geometry = Geometry(
             node.pair("stride"), node.pair("padding"), node.pair("dilation"), node["groups"]
         )
@@ -124,7 +124,7 @@ class Plan:
         found = [None if place is None else params.get(names[place]) for place in node.weights]
         known = [param for param in found if param is not None]
         if node.made_weights or not known or len(known) < len(found):
-            raise NotLiveError("only weights that are parameters of the model can be trained so")
+            raise NotLiveError("only weights that are parameters of the model can be trained live")
         for param in known:
             _check_type(param)
         return known[0], known[1] if len(known) > 1 else None
@@ -162,13 +162,13 @@ def _dense_is_faster(weight: Tensor) -> bool:
 
 def _check_type(tensor: Tensor) -> None:
     if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-        raise NotLiveError("only parameters of type float32 on the CPU can be trained so")
+        raise NotLiveError("only parameters of type float32 on the CPU can be trained live")
 
 
 def _linear(value: Tensor, weight: Tensor, bias: Tensor | None, kernels: Kernels) -> Tensor:
     """A convolution of 1×1 over one row: the blocks, side by side, in as many parts as threads."""
     if value.dim() != 3:
-        raise NotLiveError("a linear layer over sequences cannot be trained so")
+        raise NotLiveError("a linear layer over sequences cannot be trained live")
     blocks, channels, lanes = value.shape
     parts = torch.get_num_threads()
     parts = parts if blocks % parts == 0 else 1

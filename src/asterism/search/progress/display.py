@@ -149,7 +149,7 @@ def showing(
     table: Table | None = None,
     leads: bool = True,
 ) -> Iterator[Progress]:
-    """Progress in the form that fits where the program runs.
+    """Progress in the form for where the program runs.
 
     goal    the tolerance
     budget  what the search may spend
