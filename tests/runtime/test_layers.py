@@ -139,7 +139,7 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
         assert kernel in taken or not possible
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_depthwise_and_pointwise_ones_go_place_by_place(data: st.DataObject) -> None:
     draw = data.draw

@@ -108,7 +108,8 @@ def _connect(scheduler: str) -> Any:
     except ImportError as error:
         raise missing("--scheduler needs distributed", "dask") from error
     try:
-        return Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
+        make: Any = Client  # it has no types
+        return make(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {scheduler} ({one_line(error)}): start one with"

@@ -82,7 +82,7 @@ class Layer:
     def is_small(self) -> bool:
         """Whether compiled passes take it on one thread: float32 on the CPU, and not large."""
         omega = self.omega
-        plain = omega.is_cpu and omega.dtype is torch.float32 and not isinstance(omega, DTensor)
+        plain = omega.is_cpu and omega.dtype is torch.float32 and not is_sharded(omega)
         return plain and omega.numel() <= SMALL
 
     @property

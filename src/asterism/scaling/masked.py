@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from asterism.errors import InputError
@@ -21,6 +20,7 @@ from asterism.scaling.penalties import Penalty, Scale
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.weights.sharding import is_sharded
 
 
 class Masked(SparseOptimizer):
@@ -74,7 +74,7 @@ class DropAndGrow(Masked):
                 self._rewire(layer, layer.param.grad, share)
 
     def _rewire(self, layer: Layer, grad: Tensor, share: float) -> None:
-        if isinstance(layer.param, DTensor):
+        if is_sharded(layer.param):
             raise InputError(f"{layer.name} is sharded, and rewire compares all of its weights")
         before = layer.kept
         moving = int(share * layer.nonzeros)

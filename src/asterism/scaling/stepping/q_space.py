@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from asterism.scaling.layer import Layer
@@ -19,7 +18,7 @@ from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping.interrupts import uninterrupted
 from asterism.scaling.stepping.pruned_layers import PrunedLayers
 from asterism.scaling.stepping.small_layers import SmallLayers
-from asterism.weights.sharding import local
+from asterism.weights.sharding import is_sharded, local
 
 Closure = Callable[[], Any]
 
@@ -168,7 +167,7 @@ def mark_in_q_space(gradient: Tensor) -> None:
 def _versions(gradient: Tensor) -> int | tuple[int, int]:
     """How often it was written to; FSDP2 adds to the shard alone, past the tensor around it."""
     version = gradient._version
-    return (version, local(gradient)._version) if isinstance(gradient, DTensor) else version
+    return (version, local(gradient)._version) if is_sharded(gradient) else version
 
 
 def _gradient(layer: Layer) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from asterism.errors import InputError
 from asterism.search.ranks.crew import Crew
+from asterism.weights import sharding
 from asterism.weights.sharding import local, place_like, whole
 
 STRAYED = 1e-3
@@ -28,7 +28,7 @@ def plain(model: nn.Module) -> nn.Module:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    return any(isinstance(param, DTensor) for param in model.parameters())
+    return any(sharding.is_sharded(param) for param in model.parameters())
 
 
 def replicate(model: nn.Module, crew: Crew) -> nn.Module:
@@ -76,7 +76,7 @@ def load_whole(model: nn.Module, state: Mapping[str, Any]) -> None:
     held = model.state_dict()
     parts = {
         name: place_like(each.to(local(held[name]).device), held[name])
-        if isinstance(held.get(name), DTensor)
+        if name in held and sharding.is_sharded(held[name])
         else each
         for name, each in state.items()
     }
@@ -94,7 +94,7 @@ def align(model: nn.Module, crew: Crew) -> None:
     strayed = ""
     params = dict(model.named_parameters())
     for name, tensor in (*params.items(), *model.named_buffers()):
-        if isinstance(tensor, DTensor) or not tensor.numel():
+        if sharding.is_sharded(tensor) or not tensor.numel():
             continue
         first = tensor.detach().to("cpu").flatten().clone()
         dist.broadcast(first.view(torch.uint8), group=crew.group, group_src=0)  # of any dtype
