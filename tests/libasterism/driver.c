@@ -37,10 +37,12 @@ static asterism_status try_it(const asterism_net *net, float **outputs, char *me
     size_t given = asterism_inputs(net), made = asterism_outputs(net);
     asterism_status status = ASTERISM_NO_MEMORY;
     int fine = given <= MOST && made <= MOST;
-    for (size_t i = 0; fine && i < given; i++) fine = (inputs[i] = example(asterism_input(net, i))) != NULL;
+    for (size_t i = 0; fine && i < given; i++)
+        fine = (inputs[i] = example(asterism_input(net, i))) != NULL;
     for (size_t i = 0; fine && i < made; i++)
         fine = (outputs[i] = malloc(BATCH * asterism_output(net, i)->size * sizeof(float))) != NULL;
-    if (fine) status = asterism_run(net, (const float *const *)inputs, outputs, BATCH, message, room);
+    if (fine)
+        status = asterism_run(net, (const float *const *)inputs, outputs, BATCH, message, room);
     for (size_t i = 0; i < MOST; i++) free(inputs[i]);
     return status;
 }
