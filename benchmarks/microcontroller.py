@@ -234,7 +234,8 @@ def rows(case: Case, onnx2c: str | None) -> Iterator[Row]:
             continue
         with tempfile.TemporaryDirectory() as name:
             dense(net, onnx2c, Path(name))
-            weights = 4 * sum(weight.size for weight in net.weights)
+            given = [weight for layer in net.layers for weight in layer.weights]
+            weights = 4 * sum(weight.size for weight in given if weight is not None)
             yield row(f"onnx2c{title}", Path(name), "-O2", weights)
 
 

@@ -18,20 +18,23 @@ int main(int count, char **arguments)
         return 1;
     }
     if (asterism_inputs(net) != 1 || asterism_outputs(net) != 1) {
-        fprintf(stderr, "%s: this example is for networks with one input and one output\n", arguments[1]);
+        fprintf(stderr, "%s: this example is for networks with one input and one output\n",
+                arguments[1]);
         asterism_free(net);
         return 1;
     }
     const asterism_value *given = asterism_input(net, 0), *made = asterism_output(net, 0);
     printf("takes");
-    for (int i = 0; i < given->rank; i++) printf("%s %lld", i ? " ×" : "", (long long)given->shape[i]);
+    for (int i = 0; i < given->rank; i++)
+        printf("%s %lld", i ? " ×" : "", (long long)given->shape[i]);
     printf(", gives %zu numbers\n", made->size);
 
     float *in = calloc(given->size, sizeof *in), *out = calloc(made->size, sizeof *out);
     for (size_t i = 0; in && i < given->size && scanf("%f", &in[i]) == 1; i++) {}
     int failed = !in || !out;
     if (!failed)
-        failed = asterism_run(net, (const float *const[]){in}, (float *const[]){out}, 1, message, sizeof message);
+        failed = asterism_run(net, (const float *const[]){in}, (float *const[]){out}, 1, message,
+                              sizeof message);
     if (failed) fprintf(stderr, "%s\n", in && out ? message : "no memory");
     for (size_t i = 0; !failed && i < made->size; i++) printf("%g\n", out[i]);
     free(in), free(out);

@@ -42,7 +42,8 @@ static bool tell(Report *report, asterism_net *net)
     int count = net->input_count + net->output_count;
     if (!(net->told = take(report, (size_t)count, sizeof *net->told))) return false;
     for (int i = 0; i < count; i++) {
-        const Value *value = &net->values[i < net->input_count ? i : net->outputs[i - net->input_count]];
+        const Value *value =
+            &net->values[i < net->input_count ? i : net->outputs[i - net->input_count]];
         asterism_value *told = &net->told[i];
         told->rank = value->rank, told->size = (size_t)value->size, told->integer = value->whole;
         memcpy(told->shape, value->shape, sizeof told->shape);
@@ -60,16 +61,18 @@ static bool build(Report *report, asterism_net *net, const uint8_t *data, size_t
     if (!graph)
         return fail(report, ASTERISM_UNSUPPORTED,
                     "it holds weights without a graph: save it with example_inputs to run it");
-    return read_graph(report, net, graph, graph_size) && find_shapes(report, net) && prepare(report, net) &&
-           tell(report, net);
+    return read_graph(report, net, graph, graph_size) && find_shapes(report, net) &&
+           prepare(report, net) && tell(report, net);
 }
 
-asterism_status asterism_load_bytes(const void *data, size_t size, asterism_net **net, char *message, size_t room)
+asterism_status asterism_load_bytes(const void *data, size_t size, asterism_net **net,
+                                    char *message, size_t room)
 {
     Report report = new_report(message, room);
     if (net) *net = NULL;
     if (!net || (!data && size)) {
-        fail(&report, ASTERISM_MISUSED, "asterism_load_bytes needs data, and where to put the network");
+        fail(&report, ASTERISM_MISUSED,
+             "asterism_load_bytes needs data, and where to put the network");
         return report.status;
     }
     asterism_net *made = take(&report, 1, sizeof *made);
@@ -101,7 +104,8 @@ static uint8_t *bytes_of(Report *report, const char *path, size_t *size)
         *size += got;
         if (!got) break;
     }
-    if (!file || (fine && ferror(file))) fine = fail(report, ASTERISM_UNREADABLE, "cannot read %s: %s", path, strerror(errno));
+    if (!file || (fine && ferror(file)))
+        fine = fail(report, ASTERISM_UNREADABLE, "cannot read %s: %s", path, strerror(errno));
     if (file) fclose(file);
     if (!fine) free(data), data = NULL;
     return data;
@@ -125,15 +129,16 @@ asterism_status asterism_load(const char *path, asterism_net **net, char *messag
     return report.status;
 }
 
-asterism_status asterism_run(const asterism_net *net, const float *const *inputs, float *const *outputs, size_t batch,
-                             char *message, size_t room)
+asterism_status asterism_run(const asterism_net *net, const float *const *inputs,
+                             float *const *outputs, size_t batch, char *message, size_t room)
 {
     Report report = new_report(message, room);
     bool given = net && inputs && outputs;
     for (int i = 0; given && batch && i < net->input_count; i++) given = inputs[i] != NULL;
     for (int i = 0; given && batch && i < net->output_count; i++) given = outputs[i] != NULL;
     if (!given) {
-        fail(&report, ASTERISM_MISUSED, "asterism_run needs a network and all its inputs and outputs");
+        fail(&report, ASTERISM_MISUSED,
+             "asterism_run needs a network and all its inputs and outputs");
         return report.status;
     }
     float *workspace = malloc(((size_t)(net->workspace + net->scratch) + 1) * sizeof *workspace);
@@ -141,7 +146,8 @@ asterism_status asterism_run(const asterism_net *net, const float *const *inputs
     if (!workspace || !sources)
         fail(&report, ASTERISM_NO_MEMORY, "no memory for %lld numbers", (long long)net->workspace);
     else
-        for (size_t example = 0; example < batch; example++) run(net, inputs, outputs, example, workspace, sources);
+        for (size_t example = 0; example < batch; example++)
+            run(net, inputs, outputs, example, workspace, sources);
     free(workspace), free(sources);
     return report.status;
 }
@@ -163,7 +169,8 @@ const asterism_value *asterism_output(const asterism_net *net, size_t number)
 static void free_node(Node *node)
 {
     for (int i = 0; i < 4; i++)
-        free(node->matrices[i].starts), free(node->matrices[i].places), free(node->matrices[i].numbers);
+        free(node->matrices[i].starts), free(node->matrices[i].places),
+            free(node->matrices[i].numbers);
     for (int i = 0; i < 3; i++) free(node->spans[i]);
     free(node->inputs), free(node->taps), free(node->starts), free(node->bounds);
     free(node->table), free(node->second);

@@ -27,7 +27,7 @@ typedef enum {
     ASTERISM_DAMAGED = 2,     /* it is no `.asterism` file, or a damaged one */
     ASTERISM_UNSUPPORTED = 3, /* it is right, but this library cannot run what is in it */
     ASTERISM_NO_MEMORY = 4,
-    ASTERISM_MISUSED = 5      /* a pointer that must not be NULL is, or a number is out of range */
+    ASTERISM_MISUSED = 5 /* a pointer that must not be NULL is, or a number is out of range */
 } asterism_status;
 
 enum { ASTERISM_MAX_RANK = 12 };

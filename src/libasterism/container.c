@@ -13,7 +13,8 @@ static uint32_t checksum(const uint8_t *data, size_t size)
     uint32_t table[256], crc = 0xFFFFFFFF;
     for (uint32_t i = 0; i < 256; i++) {
         table[i] = i;
-        for (int k = 0; k < 8; k++) table[i] = table[i] & 1 ? table[i] >> 1 ^ 0xEDB88320 : table[i] >> 1;
+        for (int k = 0; k < 8; k++)
+            table[i] = table[i] & 1 ? table[i] >> 1 ^ 0xEDB88320 : table[i] >> 1;
     }
     for (size_t i = 0; i < size; i++) crc = crc >> 8 ^ table[(crc ^ data[i]) & 0xFF];
     return ~crc;
@@ -22,10 +23,14 @@ static uint32_t checksum(const uint8_t *data, size_t size)
 bool read_file(Report *report, const uint8_t *data, size_t size, Tensors *tensors,
                const uint8_t **graph, size_t *graph_size)
 {
-    if (size < 4 || memcmp(data, "\x8b" "AST", 4))
+    if (size < 4 || memcmp(data,
+                           "\x8b"
+                           "AST",
+                           4))
         return fail(report, ASTERISM_DAMAGED, "this is not an .asterism file");
     if (size < 9) return cut_off(report);
-    if (data[4] > 1) return fail(report, ASTERISM_UNSUPPORTED, "version %d: this library reads 1", data[4]);
+    if (data[4] > 1)
+        return fail(report, ASTERISM_UNSUPPORTED, "version %d: this library reads 1", data[4]);
     if (checksum(data, size - 4) != word_at(data + size - 4, 4))
         return fail(report, ASTERISM_DAMAGED, "damaged or cut off: the checksum does not match");
     if (data[4] != 1) return fail(report, ASTERISM_DAMAGED, "unknown version %d", data[4]);
@@ -42,7 +47,8 @@ bool read_file(Report *report, const uint8_t *data, size_t size, Tensors *tensor
         sections[known - kinds] = (Bytes){content, (size_t)length, 0, report};
     }
     if (!sections[0].data == !sections[1].data)
-        return fail(report, ASTERISM_DAMAGED, "none or two sections of tensors in the place of one");
+        return fail(report, ASTERISM_DAMAGED,
+                    "none or two sections of tensors in the place of one");
     *graph = sections[2].data, *graph_size = sections[2].size;
     uint64_t limit = size > FLOOR / EXPANSION ? EXPANSION * size : FLOOR;
     Store store = {.report = report, .tensors = tensors, .left = limit};

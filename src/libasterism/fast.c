@@ -16,7 +16,8 @@ typedef struct {
 
 static uint64_t chunk_bytes(int64_t size, int width)
 {
-    return (uint64_t)(width / 8) * (uint64_t)size + (uint64_t)(width % 8) * (uint64_t)((size + 7) / 8);
+    return (uint64_t)(width / 8) * (uint64_t)size +
+           (uint64_t)(width % 8) * (uint64_t)((size + 7) / 8);
 }
 
 static bool open_packed(Bytes *bytes, Packed *packed, int64_t count, int width)
@@ -108,7 +109,8 @@ static bool read_elias_fano(Bytes *bytes, int64_t count, int64_t size, int64_t *
     for (int64_t i = 0; i < count; i++) {
         where[i] |= (int64_t)next_packed(&packed);
         if (where[i] <= last || where[i] >= size)
-            return fail(bytes->report, ASTERISM_DAMAGED, "the positions are not in ascending order");
+            return fail(bytes->report, ASTERISM_DAMAGED,
+                        "the positions are not in ascending order");
         last = where[i];
     }
     return true;
@@ -143,7 +145,8 @@ static bool read_fast_tensor(Store *store, Bytes *bytes)
     if (length > MAX_NAME) return fail(store->report, ASTERISM_DAMAGED, "a name is too long");
     const uint8_t *name = some(bytes, length), *head = name ? some(bytes, 2) : NULL;
     if (!head) return false;
-    if (head[1] > FILE_RANK) return fail(store->report, ASTERISM_DAMAGED, "a tensor of too many dimensions");
+    if (head[1] > FILE_RANK)
+        return fail(store->report, ASTERISM_DAMAGED, "a tensor of too many dimensions");
     for (int i = 0; i < head[1]; i++)
         if (!varint(bytes, &shape[i])) return false;
     Tensor *t = new_tensor(store, head[0], head[1], shape);

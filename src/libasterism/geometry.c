@@ -43,7 +43,8 @@ PoolAxis pool_axis(const Node *node, const Value *input, const Value *out, int a
     const double *s = node->settings;
     bool signal = input->rank == 2;
     PoolAxis found = {.size = signal && axis == 0 ? 1 : input->shape[signal ? 1 : 1 + axis],
-                      .out = signal && axis == 0 ? 1 : out->shape[signal ? 1 : 1 + axis], .dilation = 1};
+                      .out = signal && axis == 0 ? 1 : out->shape[signal ? 1 : 1 + axis],
+                      .dilation = 1};
     int op = node->op;
     if (op == OP_ADAPTIVE_AVG_POOL || op == OP_ADAPTIVE_MAX_POOL) {
         found.adaptive = true;
@@ -53,7 +54,8 @@ PoolAxis pool_axis(const Node *node, const Value *input, const Value *out, int a
     found.stride = (int64_t)s[MAX_POOL_STRIDE_H + axis];
     found.padding = (int64_t)s[MAX_POOL_PADDING_H + axis];
     if (!found.stride) found.stride = found.kernel;
-    if (op == OP_MAX_POOL && found.kernel != 1) found.dilation = (int64_t)s[MAX_POOL_DILATION_H + axis];
+    if (op == OP_MAX_POOL && found.kernel != 1)
+        found.dilation = (int64_t)s[MAX_POOL_DILATION_H + axis];
     return found;
 }
 
@@ -65,7 +67,8 @@ void pool_window(const PoolAxis *a, int64_t output, int64_t *first, int64_t *end
         *padded = *end - *first;
         return;
     }
-    int64_t begin = output * a->stride - a->padding, last = begin + a->dilation * (a->kernel - 1) + 1;
+    int64_t begin = output * a->stride - a->padding,
+            last = begin + a->dilation * (a->kernel - 1) + 1;
     *padded = (last < a->size + a->padding ? last : a->size + a->padding) - begin;
     /* The first that is inside of the image is a whole number of dilations away. */
     *first = begin < 0 ? begin + (-begin + a->dilation - 1) / a->dilation * a->dilation : begin;

@@ -23,6 +23,7 @@ typedef struct {
 } PoolAxis;
 
 PoolAxis pool_axis(const Node *node, const Value *input, const Value *out, int axis);
-void pool_window(const PoolAxis *axis, int64_t output, int64_t *first, int64_t *end, int64_t *padded);
+void pool_window(const PoolAxis *axis, int64_t output, int64_t *first, int64_t *end,
+                 int64_t *padded);
 
 #endif

@@ -101,7 +101,8 @@ static bool refuse_named(Reader *r)
     char name[64] = "";
     for (int i = 0; i < length && i < (int)sizeof name - 1; i++) {
         uint8_t byte = r->data[r->at + (size_t)i];
-        name[i] = byte > ' ' && byte < 127 ? (char)byte : '?'; /* a message stays one line of text */
+        name[i] =
+            byte > ' ' && byte < 127 ? (char)byte : '?'; /* a message stays one line of text */
     }
     return fail(r->report, ASTERISM_UNSUPPORTED, "the runtime has no operation %s", name);
 }
@@ -119,7 +120,8 @@ static bool read_inputs(Reader *r, Node *node, int place, bool follows)
     int64_t count = follows ? 1 : arity >= 0 ? arity : counted(r);
     if (count < 0) return false;
     if (follows && arity > 1)
-        return fail(r->report, ASTERISM_DAMAGED, "layer %d has one input where it takes %d", place, arity);
+        return fail(r->report, ASTERISM_DAMAGED, "layer %d has one input where it takes %d", place,
+                    arity);
     if (!count) return fail(r->report, ASTERISM_DAMAGED, "layer %d has no inputs", place);
     if (!(node->inputs = take(r->report, (size_t)count, sizeof *node->inputs))) return false;
     node->count = (int)count;
@@ -127,7 +129,8 @@ static bool read_inputs(Reader *r, Node *node, int place, bool follows)
         int64_t back = follows ? 0 : number(r);
         if (back < 0) return false;
         if (back > last)
-            return fail(r->report, ASTERISM_DAMAGED, "layer %d reads a value that does not exist", place);
+            return fail(r->report, ASTERISM_DAMAGED, "layer %d reads a value that does not exist",
+                        place);
         node->inputs[i] = last - (int)back;
     }
     return true;
@@ -166,7 +169,8 @@ static bool read_settings(Reader *r, Node *node, int place)
     for (int i = 0; i < count; i++) {
         if (operation->floats >> i & 1) {
             uint64_t bits = 0;
-            if (r->size - r->at < 8) return fail(r->report, ASTERISM_DAMAGED, "the graph ends early");
+            if (r->size - r->at < 8)
+                return fail(r->report, ASTERISM_DAMAGED, "the graph ends early");
             for (int k = 7; k >= 0; k--) bits = bits << 8 | r->data[r->at + (size_t)k];
             memcpy(&node->settings[i], &bits, sizeof bits);
             r->at += 8;
@@ -186,8 +190,10 @@ static bool read_node(Reader *r, Node *node, int place, int64_t *expected)
     if (code < 2) return refuse_named(r);
     node->operation = coded(code / 2);
     if (!node->operation)
-        return fail(r->report, ASTERISM_UNSUPPORTED, "layer %d has the unknown code %lld: the file needs a"
-                    " newer library", place, (long long)code / 2);
+        return fail(r->report, ASTERISM_UNSUPPORTED,
+                    "layer %d has the unknown code %lld: the file needs a"
+                    " newer library",
+                    place, (long long)code / 2);
     node->op = (int)(node->operation - OPERATIONS);
     return read_inputs(r, node, place, code % 2) && read_weights(r, node, place, expected) &&
            read_settings(r, node, place);
@@ -199,8 +205,9 @@ bool read_graph(Report *report, asterism_net *net, const uint8_t *data, size_t s
     int64_t version = number(&r), expected = 0;
     if (version < 0) return false;
     if (version != ONE_INPUT && version != VERSION)
-        return fail(report, ASTERISM_UNSUPPORTED, "the graph is of version %lld, and this library reads %d",
-                    (long long)version, VERSION);
+        return fail(report, ASTERISM_UNSUPPORTED,
+                    "the graph is of version %lld, and this library reads %d", (long long)version,
+                    VERSION);
     if (!read_ends(&r, net, (int)version)) return false;
     int64_t count = counted(&r);
     if (count < 0) return false;

@@ -8,7 +8,10 @@
 
 enum { ADDED, SHOWN, HIDDEN }; /* what a mask holds */
 
-static inline int32_t small(int64_t size) { return (int32_t)size; } /* at most MAX_SIZE: see shapes.c */
+static inline int32_t small(int64_t size)
+{
+    return (int32_t)size;
+} /* at most MAX_SIZE: see shapes.c */
 
 static inline const Value *input(const asterism_net *net, const Node *node, int number)
 {
@@ -52,12 +55,15 @@ void run_resize(const asterism_net *net, const Node *node, const float *x, float
 
 /* Attention, recurrent layers: sequences.c */
 bool make_mask(Report *report, const asterism_net *net, Node *node);
-void run_attention(const asterism_net *net, const Node *node, const float *const *x, float *y, float *scores);
+void run_attention(const asterism_net *net, const Node *node, const float *const *x, float *y,
+                   float *scores);
 bool make_recurrent(Report *report, asterism_net *net, Node *node);
-void run_recurrent(const asterism_net *net, const Node *node, const float *const *x, float *y, float *scratch);
+void run_recurrent(const asterism_net *net, const Node *node, const float *const *x, float *y,
+                   float *scratch);
 
 /* Any layer: layers.c */
 bool make(Report *report, asterism_net *net, Node *node);
-void run_node(const asterism_net *net, const Node *node, const float *const *x, float *y, float *scratch);
+void run_node(const asterism_net *net, const Node *node, const float *const *x, float *y,
+              float *scratch);
 
 #endif

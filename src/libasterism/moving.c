@@ -51,7 +51,8 @@ void run_pad(const asterism_net *net, const Node *node, const float *x, float *y
 {
     const Value *in = input(net, node, 0);
     int axis = (int)node->settings[PAD_DIM] - 1, mode = (int)node->settings[PAD_MODE];
-    int64_t before = (int64_t)node->settings[PAD_BEFORE], after = (int64_t)node->settings[PAD_AFTER];
+    int64_t before = (int64_t)node->settings[PAD_BEFORE],
+            after = (int64_t)node->settings[PAD_AFTER];
     int64_t outer = product(in->shape, 0, axis), size = in->shape[axis];
     int64_t inner = product(in->shape, axis + 1, in->rank);
     float filling = (float)node->settings[PAD_VALUE];
@@ -132,5 +133,6 @@ void run_resize(const asterism_net *net, const Node *node, const float *x, float
     int axis = (int)node->settings[RESIZE_DIM] - 1;
     int32_t new = (int32_t)node->settings[RESIZE_SIZE];
     resize(x, y, small(product(in->shape, 0, axis)), small(in->shape[axis]), new,
-           small(product(in->shape, axis + 1, in->rank)), node->bounds, node->bounds + new, plain(node->table));
+           small(product(in->shape, axis + 1, in->rank)), node->bounds, node->bounds + new,
+           plain(node->table));
 }

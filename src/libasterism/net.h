@@ -60,12 +60,12 @@ typedef struct {
     int64_t shape[MAX_RANK];
     int rank;
     int64_t size;
-    int root;          /* the value in whose memory it lies: itself, but for views */
-    bool whole;        /* ids */
-    bool constant;     /* the same for every example */
-    float *numbers;    /* of a constant */
-    int64_t offset;    /* in the workspace, or -1 */
-    int last;          /* the last node that reads it */
+    int root;       /* the value in whose memory it lies: itself, but for views */
+    bool whole;     /* ids */
+    bool constant;  /* the same for every example */
+    float *numbers; /* of a constant */
+    int64_t offset; /* in the workspace, or -1 */
+    int last;       /* the last node that reads it */
 } Value;
 
 /* A matrix by rows, without its zeros. */

@@ -9,9 +9,25 @@
 static bool is_each(int op)
 {
     switch (op) {
-    case OP_RELU: case OP_GELU: case OP_SILU: case OP_SIGMOID: case OP_TANH: case OP_LEAKY_RELU: case OP_CLAMP:
-    case OP_SCALE_SHIFT: case OP_HARD_SWISH: case OP_HARD_SIGMOID: case OP_ELU: case OP_POWER: case OP_MISH:
-    case OP_EXP: case OP_LOG: case OP_ABS: case OP_SOFTPLUS: case OP_ERF: case OP_BATCH_NORM: return true;
+    case OP_RELU:
+    case OP_GELU:
+    case OP_SILU:
+    case OP_SIGMOID:
+    case OP_TANH:
+    case OP_LEAKY_RELU:
+    case OP_CLAMP:
+    case OP_SCALE_SHIFT:
+    case OP_HARD_SWISH:
+    case OP_HARD_SIGMOID:
+    case OP_ELU:
+    case OP_POWER:
+    case OP_MISH:
+    case OP_EXP:
+    case OP_LOG:
+    case OP_ABS:
+    case OP_SOFTPLUS:
+    case OP_ERF:
+    case OP_BATCH_NORM: return true;
     default: return false;
     }
 }
@@ -20,7 +36,8 @@ static bool is_each(int op)
 static void mark(asterism_net *net)
 {
     for (int i = 0; i < net->value_count; i++) net->values[i].last = -1;
-    for (int i = 0; i < net->output_count; i++) net->values[net->values[net->outputs[i]].root].last = net->node_count;
+    for (int i = 0; i < net->output_count; i++)
+        net->values[net->values[net->outputs[i]].root].last = net->node_count;
     for (int i = net->node_count - 1; i >= 0; i--) {
         Node *node = &net->nodes[i];
         if (node->operation->view || net->values[node->out].last < 0) continue;
@@ -66,14 +83,18 @@ static void place_values(asterism_net *net)
     int count = 0;
     for (int i = 0; i < net->node_count; i++) {
         Node *node = &net->nodes[i];
-        Value *out = &net->values[node->out], *first = &net->values[net->values[node->inputs[0]].root];
+        Value *out = &net->values[node->out],
+              *first = &net->values[net->values[node->inputs[0]].root];
         if (!node->needed || out->constant) continue;
-        bool alone = first->last == i && !first->constant && first >= net->values + net->input_count;
+        bool alone =
+            first->last == i && !first->constant && first >= net->values + net->input_count;
         node->in_place = alone && is_each(node->op);
-        out->offset = node->in_place ? first->offset : place(gaps, &count, out->size, &net->workspace);
+        out->offset =
+            node->in_place ? first->offset : place(gaps, &count, out->size, &net->workspace);
         for (int k = 0; k < node->count; k++) {
             Value *root = &net->values[net->values[node->inputs[k]].root];
-            bool ends = root->last == i && !root->constant && root >= net->values + net->input_count;
+            bool ends =
+                root->last == i && !root->constant && root >= net->values + net->input_count;
             if (!ends || (node->in_place && root == first)) continue;
             root->last = -1; /* given back once */
             if (count < GAPS) gaps[count++] = (Gap){root->offset, root->size};
@@ -82,8 +103,8 @@ static void place_values(asterism_net *net)
     }
 }
 
-static const float *value_at(const asterism_net *net, int number, const float *const *inputs, size_t example,
-                             const float *workspace)
+static const float *value_at(const asterism_net *net, int number, const float *const *inputs,
+                             size_t example, const float *workspace)
 {
     const Value *root = &net->values[net->values[number].root];
     if (root->constant) return root->numbers;
@@ -134,11 +155,13 @@ void run(const asterism_net *net, const float *const *inputs, float *const *outp
         if (!node->needed || net->values[node->out].constant) continue;
         for (int k = 0; k < node->count; k++)
             sources[k] = value_at(net, node->inputs[k], inputs, example, workspace);
-        run_node(net, node, sources, workspace + net->values[node->out].offset, workspace + net->workspace);
+        run_node(net, node, sources, workspace + net->values[node->out].offset,
+                 workspace + net->workspace);
     }
     for (int i = 0; i < net->output_count; i++) {
         const Value *value = &net->values[net->outputs[i]];
         const float *found = value_at(net, net->outputs[i], inputs, example, workspace);
-        memcpy(outputs[i] + example * (size_t)value->size, found, (size_t)value->size * sizeof *found);
+        memcpy(outputs[i] + example * (size_t)value->size, found,
+               (size_t)value->size * sizeof *found);
     }
 }

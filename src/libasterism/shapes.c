@@ -27,15 +27,20 @@ static double work_of(const Fitting *f)
 {
     const Value *in = f->in, *out = f->out;
     double nonzeros = 0, rows = 1, places = 1;
-    for (int i = 0; i < f->node->operation->weights; i++) nonzeros += (double)f->weights[i].nonzeros;
+    for (int i = 0; i < f->node->operation->weights; i++)
+        nonzeros += (double)f->weights[i].nonzeros;
     for (int i = 0; i < out->rank - 1; i++) rows *= (double)out->shape[i];
     for (int i = 1; i < out->rank; i++) places *= (double)out->shape[i];
     switch (f->node->op) {
-    case OP_CONV: case OP_CONV3D: case OP_CONV_TRANSPOSE:
-        return (nonzeros + (double)in->shape[0]) * places;
-    case OP_MAX_POOL: case OP_AVG_POOL:
-        return f->node->settings[MAX_POOL_KERNEL_H] * f->node->settings[MAX_POOL_KERNEL_W] * (double)out->size;
-    case OP_ADAPTIVE_AVG_POOL: case OP_ADAPTIVE_MAX_POOL: {
+    case OP_CONV:
+    case OP_CONV3D:
+    case OP_CONV_TRANSPOSE: return (nonzeros + (double)in->shape[0]) * places;
+    case OP_MAX_POOL:
+    case OP_AVG_POOL:
+        return f->node->settings[MAX_POOL_KERNEL_H] * f->node->settings[MAX_POOL_KERNEL_W] *
+               (double)out->size;
+    case OP_ADAPTIVE_AVG_POOL:
+    case OP_ADAPTIVE_MAX_POOL: {
         double each = 1;
         for (int axis = 0; axis < 2; axis++) {
             PoolAxis a = pool_axis(f->node, in, out, axis);
@@ -44,9 +49,12 @@ static double work_of(const Fitting *f)
         return each * (double)out->size;
     }
     case OP_ATTENTION:
-        return (double)in->shape[0] * (double)f->second->shape[0] * (double)(in->shape[1] + out->shape[1]);
+        return (double)in->shape[0] * (double)f->second->shape[0] *
+               (double)(in->shape[1] + out->shape[1]);
     case OP_MATMUL: return (double)in->size * (double)out->shape[out->rank - 1];
-    case OP_EMBEDDING: case OP_HIDE: case OP_CUT: return 0; /* they only copy */
+    case OP_EMBEDDING:
+    case OP_HIDE:
+    case OP_CUT: return 0; /* they only copy */
     default: return nonzeros * rows;
     }
 }
@@ -74,8 +82,8 @@ static bool weights_exist(Report *report, const asterism_net *net, const Node *n
         if (weight < 0 && weight != NONE)
             there = -weight >= net->input_count && net->values[-weight].constant;
         if (!there)
-            return fail(report, ASTERISM_DAMAGED, "layer %d (%s) has a weight that does not exist", place,
-                        node->operation->name);
+            return fail(report, ASTERISM_DAMAGED, "layer %d (%s) has a weight that does not exist",
+                        place, node->operation->name);
     }
     return true;
 }
@@ -91,8 +99,9 @@ static bool settle(Report *report, asterism_net *net, const Node *node, int plac
         all = all && net->values[node->inputs[i]].constant;
     }
     if (op == OP_EMBEDDING && !ids)
-        return fail(report, ASTERISM_DAMAGED, "layer %d (%s) takes whole numbers, which only an input can hold",
-                    place, node->operation->name);
+        return fail(report, ASTERISM_DAMAGED,
+                    "layer %d (%s) takes whole numbers, which only an input can hold", place,
+                    node->operation->name);
     out->whole = node->operation->view && ids;
     out->constant = constant || all;
     out->root = node->operation->view ? net->values[node->inputs[0]].root : node->out;
@@ -103,36 +112,46 @@ bool find_shapes(Report *report, asterism_net *net)
 {
     double limit = FREE_WORK, done = 0;
     int64_t total = 0;
-    for (size_t i = 0; i < net->tensors.count; i++) limit += PLACES * (double)net->tensors.all[i].nonzeros;
+    for (size_t i = 0; i < net->tensors.count; i++)
+        limit += PLACES * (double)net->tensors.all[i].nonzeros;
     for (int i = 0; i < net->input_count; i++) {
         if (!measure(report, &net->values[i], "input", i)) return false;
         net->values[i].root = i;
         total += net->values[i].size;
         done += WRITTEN * (double)net->values[i].size;
-        if (total > MAX_TOTAL) return fail(report, ASTERISM_UNSUPPORTED, "the inputs hold too many numbers");
+        if (total > MAX_TOTAL)
+            return fail(report, ASTERISM_UNSUPPORTED, "the inputs hold too many numbers");
     }
     for (int i = 0; i < net->node_count; i++) {
         Node *node = &net->nodes[i];
         const char *name = node->operation->name;
         if (!weights_exist(report, net, node, i)) return false;
-        Fitting f = {.net = net, .node = node, .in = &net->values[node->inputs[0]], .out = &net->values[node->out]};
+        Fitting f = {.net = net,
+                     .node = node,
+                     .in = &net->values[node->inputs[0]],
+                     .out = &net->values[node->out]};
         f.second = node->count > 1 ? &net->values[node->inputs[1]] : NULL;
         f.third = node->count > 2 ? &net->values[node->inputs[2]] : NULL;
         for (int k = 0; k < node->operation->weights; k++) f.weights[k] = weight_of(net, node, k);
         if (!fit(&f) && !f.what)
             return fail(report, ASTERISM_UNSUPPORTED, "layer %d: this library has no %s", i, name);
         if (f.what)
-            return fail(report, ASTERISM_DAMAGED, "layer %d (%s) does not fit its input: %s", i, name, f.what);
-        if (!measure(report, f.out, "the result of layer", i) || !settle(report, net, node, i)) return false;
+            return fail(report, ASTERISM_DAMAGED, "layer %d (%s) does not fit its input: %s", i,
+                        name, f.what);
+        if (!measure(report, f.out, "the result of layer", i) || !settle(report, net, node, i))
+            return false;
         if (!node->operation->view) {
             total += f.out->size;
             done += WRITTEN * (double)f.out->size + work_of(&f);
         }
         if (total > MAX_TOTAL)
-            return fail(report, ASTERISM_UNSUPPORTED, "the values up to layer %d (%s) hold too many numbers", i, name);
+            return fail(report, ASTERISM_UNSUPPORTED,
+                        "the values up to layer %d (%s) hold too many numbers", i, name);
         if (!(done <= limit))
-            return fail(report, ASTERISM_UNSUPPORTED, "up to layer %d (%s) one example takes %.0f multiply-adds,"
-                        " and %.0f are allowed for this file", i, name, done, limit);
+            return fail(report, ASTERISM_UNSUPPORTED,
+                        "up to layer %d (%s) one example takes %.0f multiply-adds,"
+                        " and %.0f are allowed for this file",
+                        i, name, done, limit);
     }
     return true;
 }

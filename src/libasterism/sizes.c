@@ -9,7 +9,7 @@
 
 #define MAX_IDS ((int64_t)1 << 24)  /* whole numbers that are floats too */
 #define MAX_ROWS ((int64_t)1 << 16) /* of a recurrent matrix */
-enum { ADDED, SHOWN, HIDDEN };     /* what a mask holds */
+enum { ADDED, SHOWN, HIDDEN };      /* what a mask holds */
 
 static bool need(Fitting *f, bool condition, const char *what)
 {
@@ -38,7 +38,10 @@ static int64_t product(const int64_t *shape, int from, int to)
 }
 
 /* Channels, height and width of an image or a signal. */
-static bool is_image(Fitting *f) { return need(f, f->in->rank == 2 || f->in->rank == 3, "it is no image"); }
+static bool is_image(Fitting *f)
+{
+    return need(f, f->in->rank == 2 || f->in->rank == 3, "it is no image");
+}
 
 static void like_image(Fitting *f, int64_t channels, int64_t height, int64_t width)
 {
@@ -53,7 +56,9 @@ static bool convolution(Fitting *f)
 {
     Geometry g;
     const Weight *weight = &f->weights[0], *bias = &f->weights[1];
-    if (!need(f, geometry_of(f->node, f->in, weight, &g), "its weight is missing or of another rank")) return false;
+    if (!need(f, geometry_of(f->node, f->in, weight, &g),
+              "its weight is missing or of another rank"))
+        return false;
     need(f, g.outputs % g.groups == 0 && g.channels * g.groups == f->in->shape[0], "its groups");
     need(f, is_vector(bias, g.outputs), "its bias has another size");
     for (int axis = 0; axis < 3 && !f->what; axis++) {
@@ -61,7 +66,8 @@ static bool convolution(Fitting *f)
         need(f, s > 0 && p >= 0 && d > 0 && d <= MAX_SIZE, "its settings");
         int64_t reach = g.before[axis] + 2 * p - d * (g.window[axis] - 1) - 1, found;
         if (g.transposed) {
-            need(f, s <= MAX_SIZE && p <= MAX_SIZE && more >= 0 && (more < s || more < d), "its settings");
+            need(f, s <= MAX_SIZE && p <= MAX_SIZE && more >= 0 && (more < s || more < d),
+                 "its settings");
             found = (g.before[axis] - 1) * s - 2 * p + d * (g.window[axis] - 1) + more + 1;
             need(f, found > 0 && found <= MAX_SIZE, "no output is left, or too many");
         } else {
@@ -79,10 +85,12 @@ static bool convolution(Fitting *f)
 static bool linear(Fitting *f)
 {
     const Weight *weight = &f->weights[0];
-    if (!need(f, weight->shape && weight->rank == 2 && weight->size, "its weight is missing or not a matrix"))
+    if (!need(f, weight->shape && weight->rank == 2 && weight->size,
+              "its weight is missing or not a matrix"))
         return false;
     int last = f->in->rank - 1;
-    need(f, last >= 0 && f->in->shape[last < 0 ? 0 : last] == weight->shape[1], "its weight has another size");
+    need(f, last >= 0 && f->in->shape[last < 0 ? 0 : last] == weight->shape[1],
+         "its weight has another size");
     need(f, is_vector(&f->weights[1], weight->shape[0]), "its bias has another size");
     if (f->what) return false;
     same_shape(f->out, f->in);
@@ -104,7 +112,9 @@ static bool pooling(Fitting *f)
         if (op == OP_AVG_POOL) need(f, setting(f, AVG_POOL_DIVISOR) >= 0, "its divisor");
         for (int axis = 0; axis < 2 && !f->what; axis++) {
             PoolAxis a = pool_axis(f->node, f->in, f->in, axis);
-            need(f, a.kernel > 0 && a.stride > 0 && a.dilation > 0 && a.padding >= 0 && a.padding <= a.kernel / 2,
+            need(f,
+                 a.kernel > 0 && a.stride > 0 && a.dilation > 0 && a.padding >= 0 &&
+                     a.padding <= a.kernel / 2,
                  "its settings");
             if (f->what) break;
             int64_t reach = a.size + 2 * a.padding - a.dilation * (a.kernel - 1) - 1;
@@ -112,7 +122,8 @@ static bool pooling(Fitting *f)
             if (f->what) break;
             sizes[axis] = reach / a.stride + 1;
             /* One more that is not whole, unless it would begin in the padding. */
-            if (setting(f, MAX_POOL_CEIL) && reach % a.stride && sizes[axis] * a.stride < a.size + a.padding)
+            if (setting(f, MAX_POOL_CEIL) && reach % a.stride &&
+                sizes[axis] * a.stride < a.size + a.padding)
                 sizes[axis]++;
         }
     }
@@ -126,7 +137,8 @@ static bool norm(Fitting *f)
     bool by_channel = op == OP_BATCH_NORM || op == OP_GROUP_NORM;
     int64_t rank = by_channel ? 1 : setting(f, LAYER_NORM_RANK);
     if (!need(f, f->in->rank > 0 && rank > 0 && rank <= f->in->rank, "its rank")) return false;
-    if (op == OP_BATCH_NORM) need(f, f->weights[2].shape && f->weights[3].shape, "mean or variance is missing");
+    if (op == OP_BATCH_NORM)
+        need(f, f->weights[2].shape && f->weights[3].shape, "mean or variance is missing");
     if (op == OP_GROUP_NORM) {
         int64_t groups = setting(f, GROUP_NORM_GROUPS);
         need(f, groups > 0 && f->in->shape[0] % (groups > 0 ? groups : 1) == 0, "its groups");
@@ -135,7 +147,8 @@ static bool norm(Fitting *f)
     for (int i = 0; i < weights; i++) {
         const Weight *w = &f->weights[i];
         if (!w->shape) continue;
-        need(f, w->rank == rank && !memcmp(w->shape, sizes, (size_t)rank * sizeof *sizes), "weights of another size");
+        need(f, w->rank == rank && !memcmp(w->shape, sizes, (size_t)rank * sizeof *sizes),
+             "weights of another size");
     }
     same_shape(f->out, f->in);
     return !f->what;
@@ -175,11 +188,13 @@ static bool view(Fitting *f)
     if (node->op == OP_FLATTEN) {
         int64_t start = setting(f, FLATTEN_START) - 1, end = setting(f, FLATTEN_END);
         if (end == -1) end = f->in->rank;
-        if (!need(f, start >= 0 && start < end && end <= f->in->rank, "its dimensions")) return false;
+        if (!need(f, start >= 0 && start < end && end <= f->in->rank, "its dimensions"))
+            return false;
         f->out->rank = f->in->rank - (int)(end - start) + 1;
         memcpy(f->out->shape, f->in->shape, sizeof f->out->shape);
         f->out->shape[start] = product(f->in->shape, (int)start, (int)end);
-        for (int64_t i = end; i < f->in->rank; i++) f->out->shape[start + 1 + i - end] = f->in->shape[i];
+        for (int64_t i = end; i < f->in->rank; i++)
+            f->out->shape[start + 1 + i - end] = f->in->shape[i];
         return true;
     }
     int64_t known = 1, open = -1;
@@ -209,7 +224,8 @@ static bool moving(Fitting *f)
         need(f, node->listed == rank, "its dimensions");
         for (int i = 0; i < node->listed && !f->what; i++) {
             int64_t dim = node->list[i];
-            if (!need(f, dim > 0 && dim <= rank && !(seen >> dim & 1), "its dimensions")) return false;
+            if (!need(f, dim > 0 && dim <= rank && !(seen >> dim & 1), "its dimensions"))
+                return false;
             seen |= 1u << dim;
             f->out->shape[i] = f->in->shape[dim - 1];
         }
@@ -229,16 +245,19 @@ static bool moving(Fitting *f)
     if (!need(f, axis >= 0 && axis < rank, "its dimension")) return false;
     int64_t size = f->in->shape[axis];
     if (pads) {
-        int64_t before = setting(f, PAD_BEFORE), after = setting(f, PAD_AFTER), mode = setting(f, PAD_MODE);
+        int64_t before = setting(f, PAD_BEFORE), after = setting(f, PAD_AFTER),
+                mode = setting(f, PAD_MODE);
         if (!need(f, mode >= 0 && mode < 4, "its mode")) return false;
         int64_t most = mode == 1 ? size - 1 : mode == 3 ? size : MAX_SIZE;
         need(f, before >= 0 && after >= 0 && before <= most && after <= most, "its settings");
         f->out->shape[axis] = size + before + after;
         return !f->what;
     }
-    int64_t start = setting(f, SLICE_START), count = setting(f, SLICE_SIZE), step = setting(f, SLICE_STEP);
+    int64_t start = setting(f, SLICE_START), count = setting(f, SLICE_SIZE),
+            step = setting(f, SLICE_STEP);
     if (start < 0) start += size;
-    need(f, start >= 0 && step > 0 && count > 0 && start + (count - 1) * step < size, "its settings");
+    need(f, start >= 0 && step > 0 && count > 0 && start + (count - 1) * step < size,
+         "its settings");
     f->out->shape[axis] = count;
     return !f->what;
 }
@@ -251,20 +270,25 @@ static bool reduction(Fitting *f)
         return need(f, dim < 0 && dim >= -f->in->rank, "its dimension");
     }
     int64_t first = setting(f, MEAN_DIM) - 1, count = setting(f, MEAN_COUNT);
-    if (!need(f, first >= 0 && count > 0 && count <= f->in->rank - first, "its dimensions")) return false;
+    if (!need(f, first >= 0 && count > 0 && count <= f->in->rank - first, "its dimensions"))
+        return false;
     for (int64_t i = first; i < first + count; i++) f->out->shape[i] = 1;
     return true;
 }
 
 static bool resizing(Fitting *f)
 {
-    int64_t axis = setting(f, RESIZE_DIM) - 1, size = setting(f, RESIZE_SIZE), mode = setting(f, RESIZE_MODE);
+    int64_t axis = setting(f, RESIZE_DIM) - 1, size = setting(f, RESIZE_SIZE),
+            mode = setting(f, RESIZE_MODE);
     double scale = f->node->settings[RESIZE_SCALE];
-    if (!need(f, f->in->rank >= 2 && f->in->rank <= 4 && axis > 0 && axis < f->in->rank, "its dimension"))
+    if (!need(f, f->in->rank >= 2 && f->in->rank <= 4 && axis > 0 && axis < f->in->rank,
+              "its dimension"))
         return false;
     need(f, mode >= 0 && mode < 4, "its mode");
     need(f, size > 0 && size <= MAX_SIZE, "its size");
-    need(f, scale == 0 || (isfinite(scale) && mode != 2 && floor((double)f->in->shape[axis] * scale) == (double)size),
+    need(f,
+         scale == 0 || (isfinite(scale) && mode != 2 &&
+                        floor((double)f->in->shape[axis] * scale) == (double)size),
          "its scale");
     same_shape(f->out, f->in);
     f->out->shape[axis] = size;
@@ -279,16 +303,19 @@ static bool fits_mask(Fitting *f, int64_t kind, int64_t heads, int64_t rows, int
     if (!need(f, mask->rank > 1 && mask->size > 0, "its mask")) return false;
     int64_t leading = product(mask->shape, 0, mask->rank - 2);
     need(f, leading == 1 || leading == heads, "its mask");
-    need(f, mask->shape[mask->rank - 2] >= rows && mask->shape[mask->rank - 1] >= columns, "its mask is too small");
+    need(f, mask->shape[mask->rank - 2] >= rows && mask->shape[mask->rank - 1] >= columns,
+         "its mask is too small");
     return !f->what;
 }
 
 static bool attention(Fitting *f)
 {
     const Value *q = f->in, *k = f->second, *v = f->third;
-    if (!need(f, q->rank == 2 && k->rank == 2 && v->rank == 2, "shapes of other ranks")) return false;
+    if (!need(f, q->rank == 2 && k->rank == 2 && v->rank == 2, "shapes of other ranks"))
+        return false;
     int64_t heads = setting(f, ATTENTION_HEADS);
-    if (!need(f, heads > 0 && q->shape[1] % heads == 0 && v->shape[1] % heads == 0, "its heads")) return false;
+    if (!need(f, heads > 0 && q->shape[1] % heads == 0 && v->shape[1] % heads == 0, "its heads"))
+        return false;
     need(f, q->shape[1] == k->shape[1] && k->shape[0] == v->shape[0], "shapes that differ");
     need(f, heads * q->shape[0] <= MAX_SIZE / k->shape[0], "more tokens than one example may have");
     f->out->rank = 2, f->out->shape[0] = q->shape[0], f->out->shape[1] = v->shape[1];
@@ -321,7 +348,9 @@ static bool matmul(Fitting *f)
 static bool embedding(Fitting *f)
 {
     const Weight *table = &f->weights[0];
-    if (!need(f, table->shape && table->rank == 2 && table->size, "its weight is missing or not a matrix")) return false;
+    if (!need(f, table->shape && table->rank == 2 && table->size,
+              "its weight is missing or not a matrix"))
+        return false;
     need(f, table->shape[0] <= MAX_IDS, "its table has too many rows");
     need(f, f->in->rank < MAX_RANK, "too many dimensions");
     if (f->what) return false;
@@ -335,13 +364,15 @@ static bool constant(Fitting *f)
     const Weight *w = &f->weights[0];
     int op = f->node->op;
     if (!need(f, w->shape && w->size, "its weight is missing")) return false;
-    if (!need(f, w->rank <= (op == OP_CUT ? MAX_LIST : 7), "its weight has too many dimensions")) return false;
+    if (!need(f, w->rank <= (op == OP_CUT ? MAX_LIST : 7), "its weight has too many dimensions"))
+        return false;
     f->out->rank = w->rank;
     memcpy(f->out->shape, w->shape, (size_t)w->rank * sizeof *w->shape);
     if (op == OP_WEIGHT_NORM) {
         const Weight *length = &f->weights[1];
         int64_t dim = setting(f, WEIGHT_NORM_DIM);
-        if (!need(f, length->shape && length->rank == w->rank && dim >= 0 && dim < w->rank, "its dimension"))
+        if (!need(f, length->shape && length->rank == w->rank && dim >= 0 && dim < w->rank,
+                  "its dimension"))
             return false;
         for (int i = 0; i < w->rank; i++)
             need(f, length->shape[i] == (i == dim ? w->shape[i] : 1), "weights of another size");
@@ -382,16 +413,20 @@ static bool recurrent(Fitting *f)
     need(f, f->in->shape[0] <= MAX_SIZE / (directions * gates * units), "its size");
     for (int i = 1; i < count; i++) {
         const Value *state = &f->net->values[f->node->inputs[i]];
-        need(f, state->rank == 2 && state->shape[0] == directions && state->shape[1] == units, "its states");
+        need(f, state->rank == 2 && state->shape[0] == directions && state->shape[1] == units,
+             "its states");
     }
-    f->out->rank = 2, f->out->shape[0] = f->in->shape[0] + cells, f->out->shape[1] = directions * units;
+    f->out->rank = 2, f->out->shape[0] = f->in->shape[0] + cells,
+    f->out->shape[1] = directions * units;
     return !f->what;
 }
 
 static bool prelu(Fitting *f)
 {
     const Weight *w = &f->weights[0];
-    need(f, w->shape && w->rank == 1 && f->in->rank > 0 && (w->size == 1 || w->size == f->in->shape[0]),
+    need(f,
+         w->shape && w->rank == 1 && f->in->rank > 0 &&
+             (w->size == 1 || w->size == f->in->shape[0]),
          "weights of another size");
     same_shape(f->out, f->in);
     return !f->what;
@@ -406,27 +441,66 @@ static bool each(Fitting *f)
 bool fit(Fitting *f)
 {
     switch (f->node->op) {
-    case OP_CONV: case OP_CONV3D: case OP_CONV_TRANSPOSE: return convolution(f);
+    case OP_CONV:
+    case OP_CONV3D:
+    case OP_CONV_TRANSPOSE: return convolution(f);
     case OP_LINEAR: return linear(f);
-    case OP_MAX_POOL: case OP_AVG_POOL: case OP_ADAPTIVE_AVG_POOL: case OP_ADAPTIVE_MAX_POOL: return pooling(f);
-    case OP_BATCH_NORM: case OP_LAYER_NORM: case OP_RMS_NORM: case OP_GROUP_NORM: return norm(f);
-    case OP_ADD: case OP_MUL: case OP_SUB: case OP_DIV: case OP_MAXIMUM: case OP_MINIMUM:
-    case OP_EQUAL: case OP_GREATER: case OP_KEEP: return of_two(f);
+    case OP_MAX_POOL:
+    case OP_AVG_POOL:
+    case OP_ADAPTIVE_AVG_POOL:
+    case OP_ADAPTIVE_MAX_POOL: return pooling(f);
+    case OP_BATCH_NORM:
+    case OP_LAYER_NORM:
+    case OP_RMS_NORM:
+    case OP_GROUP_NORM: return norm(f);
+    case OP_ADD:
+    case OP_MUL:
+    case OP_SUB:
+    case OP_DIV:
+    case OP_MAXIMUM:
+    case OP_MINIMUM:
+    case OP_EQUAL:
+    case OP_GREATER:
+    case OP_KEEP: return of_two(f);
     case OP_PRELU: return prelu(f);
     case OP_CAT: return cat(f);
-    case OP_FLATTEN: case OP_RESHAPE: return view(f);
-    case OP_PERMUTE: case OP_SLICE: case OP_PAD: case OP_EXPAND: return moving(f);
-    case OP_MEAN: case OP_SOFTMAX: case OP_LOG_SOFTMAX: return reduction(f);
+    case OP_FLATTEN:
+    case OP_RESHAPE: return view(f);
+    case OP_PERMUTE:
+    case OP_SLICE:
+    case OP_PAD:
+    case OP_EXPAND: return moving(f);
+    case OP_MEAN:
+    case OP_SOFTMAX:
+    case OP_LOG_SOFTMAX: return reduction(f);
     case OP_RESIZE: return resizing(f);
     case OP_ATTENTION: return attention(f);
     case OP_HIDE: return hide(f);
     case OP_MATMUL: return matmul(f);
     case OP_EMBEDDING: return embedding(f);
-    case OP_WEIGHT: case OP_WEIGHT_NORM: case OP_CUT: return constant(f);
-    case OP_LSTM: case OP_GRU: return recurrent(f);
-    case OP_RELU: case OP_GELU: case OP_SILU: case OP_SIGMOID: case OP_TANH: case OP_LEAKY_RELU: case OP_CLAMP:
-    case OP_SCALE_SHIFT: case OP_HARD_SWISH: case OP_HARD_SIGMOID: case OP_ELU: case OP_POWER: case OP_MISH:
-    case OP_EXP: case OP_LOG: case OP_ABS: case OP_SOFTPLUS: case OP_ERF: return each(f);
+    case OP_WEIGHT:
+    case OP_WEIGHT_NORM:
+    case OP_CUT: return constant(f);
+    case OP_LSTM:
+    case OP_GRU: return recurrent(f);
+    case OP_RELU:
+    case OP_GELU:
+    case OP_SILU:
+    case OP_SIGMOID:
+    case OP_TANH:
+    case OP_LEAKY_RELU:
+    case OP_CLAMP:
+    case OP_SCALE_SHIFT:
+    case OP_HARD_SWISH:
+    case OP_HARD_SIGMOID:
+    case OP_ELU:
+    case OP_POWER:
+    case OP_MISH:
+    case OP_EXP:
+    case OP_LOG:
+    case OP_ABS:
+    case OP_SOFTPLUS:
+    case OP_ERF: return each(f);
     default: return false; /* one that run.c does not know yet: nothing is told of its sizes */
     }
 }

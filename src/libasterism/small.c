@@ -37,7 +37,8 @@ static bool sound(Small *s)
     switch (s->stream->coder.status) {
     case FINE: return true;
     case NO_MEMORY: return fail(s->store->report, ASTERISM_NO_MEMORY, "no memory for the models");
-    case ENDS_EARLY: return fail(s->store->report, ASTERISM_DAMAGED, "the coded data end too early");
+    case ENDS_EARLY:
+        return fail(s->store->report, ASTERISM_DAMAGED, "the coded data end too early");
     case NAME_TOO_LONG: return fail(s->store->report, ASTERISM_DAMAGED, "a name is too long");
     default: return fail(s->store->report, ASTERISM_DAMAGED, "an index beyond its table");
     }
@@ -256,8 +257,10 @@ static bool read_values(Small *s, Tensor *t, const Type *type, const Grid *grid,
     }
     const uint8_t *raw = fine ? some(&s->raw, ((uint64_t)count * low + 7) / 8) : NULL;
     fine = fine && raw;
-    if (fine && (uint64_t)count * low % 8 && raw[(uint64_t)count * low / 8] & (0xFF >> (uint64_t)count * low % 8))
-        fine = fail(report, ASTERISM_DAMAGED, "the last byte of the values is not filled with zeros");
+    if (fine && (uint64_t)count * low % 8 &&
+        raw[(uint64_t)count * low / 8] & (0xFF >> (uint64_t)count * low % 8))
+        fine =
+            fail(report, ASTERISM_DAMAGED, "the last byte of the values is not filled with zeros");
     if (fine && size > 1) {
         asterism_code_indices(s->stream, index, where, count, grid, (int64_t)size);
         fine = sound(s);
@@ -280,7 +283,8 @@ static bool read_small_tensor(Small *s)
     if (!sound(s)) return false;
     number = read_number(s, DTYPE), rank = read_number(s, RANK);
     if (!sound(s)) return false;
-    if (rank > FILE_RANK) return fail(store->report, ASTERISM_DAMAGED, "a tensor of too many dimensions");
+    if (rank > FILE_RANK)
+        return fail(store->report, ASTERISM_DAMAGED, "a tensor of too many dimensions");
     for (int i = 0; i < (int)rank; i++) shape[i] = read_size(s, i);
     if (!sound(s)) return false;
     Tensor *t = new_tensor(store, number, (int)rank, shape);

@@ -7,9 +7,9 @@
 #include <string.h>
 
 const Type TYPES[TYPE_COUNT] = {
-    {"float32", 4, 'f'}, {"float16", 2, 'f'}, {"bfloat16", 2, 'f'}, {"float64", 8, 'f'},
-    {"int64", 8, 'i'},   {"int32", 4, 'i'},   {"int16", 2, 'i'},    {"int8", 1, 'i'},
-    {"uint8", 1, 'u'},   {"bool", 1, 'u'},    {"uint16", 2, 'u'},   {"uint32", 4, 'u'},
+    {"float32", 4, 'f'}, {"float16", 2, 'f'},       {"bfloat16", 2, 'f'},    {"float64", 8, 'f'},
+    {"int64", 8, 'i'},   {"int32", 4, 'i'},         {"int16", 2, 'i'},       {"int8", 1, 'i'},
+    {"uint8", 1, 'u'},   {"bool", 1, 'u'},          {"uint16", 2, 'u'},      {"uint32", 4, 'u'},
     {"uint64", 8, 'u'},  {"float8_e4m3fn", 1, 'f'}, {"float8_e5m2", 1, 'f'},
 };
 enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64 };
@@ -100,8 +100,8 @@ Tensor *new_tensor(Store *store, uint64_t type, int rank, const uint64_t *shape)
         return NULL;
     }
     if (TYPES[type].kind == 'f' && TYPES[type].bytes == 1) {
-        fail(report, ASTERISM_UNSUPPORTED, "there is no %s here: save the network in another precision",
-             TYPES[type].name);
+        fail(report, ASTERISM_UNSUPPORTED,
+             "there is no %s here: save the network in another precision", TYPES[type].name);
         return NULL;
     }
     uint64_t each = TYPES[type].bytes > 4 ? 8 : 4, footprint = 1, size = 1;

@@ -40,8 +40,8 @@ void run_pool(const asterism_net *net, const Node *node, const float *x, float *
 {
     const Value *in = input(net, node, 0), *out = &net->values[node->out];
     PoolAxis a = pool_axis(node, in, out, 0), b = pool_axis(node, in, out, 1);
-    pool(x, y, node->table != NULL, small(in->shape[0]), small(a.size), small(b.size), small(a.out), small(b.out),
-         small(a.dilation), small(b.dilation), node->bounds, plain(node->table));
+    pool(x, y, node->table != NULL, small(in->shape[0]), small(a.size), small(b.size), small(a.out),
+         small(b.out), small(a.dilation), small(b.dilation), node->bounds, plain(node->table));
 }
 
 /* Factors and shifts of a norm, where it has any. */
@@ -81,15 +81,18 @@ void run_norm(const asterism_net *net, const Node *node, const float *x, float *
     } else if (op != OP_BATCH_NORM) {
         channels = product(out->shape, out->rank - (int)node->settings[LAYER_NORM_RANK], out->rank);
         length = 1, rows = size / channels;
-        normalise(x, y, small(rows), small(channels), op == OP_RMS_NORM, (float)node->settings[LAYER_NORM_EPS]);
+        normalise(x, y, small(rows), small(channels), op == OP_RMS_NORM,
+                  (float)node->settings[LAYER_NORM_EPS]);
         x = y;
     }
     if (node->table)
-        scale(x, y, small(rows), small(channels), small(length), plain(node->table), plain(node->second));
+        scale(x, y, small(rows), small(channels), small(length), plain(node->table),
+              plain(node->second));
 }
 
-static const int8_t WHICH[] = {[OP_ADD] = 0, [OP_MUL] = 1, [OP_SUB] = 2, [OP_DIV] = 3, [OP_MAXIMUM] = 4,
-                               [OP_MINIMUM] = 5, [OP_PRELU] = 6, [OP_EQUAL] = 7, [OP_GREATER] = 8, [OP_KEEP] = 9};
+static const int8_t WHICH[] = {[OP_ADD] = 0,     [OP_MUL] = 1,     [OP_SUB] = 2,   [OP_DIV] = 3,
+                               [OP_MAXIMUM] = 4, [OP_MINIMUM] = 5, [OP_PRELU] = 6, [OP_EQUAL] = 7,
+                               [OP_GREATER] = 8, [OP_KEEP] = 9};
 
 /* Of each axis its size, and how far the next number of both values is. */
 bool make_axes(Report *report, const asterism_net *net, Node *node)
@@ -101,7 +104,8 @@ bool make_axes(Report *report, const asterism_net *net, Node *node)
     node->bounds = take(report, 3 * (size_t)out->rank + 1, sizeof(int32_t));
     if (!node->bounds) return false;
     for (int i = out->rank - 1; i >= 0; i--) {
-        int64_t size = out->shape[i], second = is_prelu ? (i ? 1 : weight_of(net, node, 0).size) : other[i];
+        int64_t size = out->shape[i],
+                second = is_prelu ? (i ? 1 : weight_of(net, node, 0).size) : other[i];
         node->bounds[3 * i] = small(size);
         node->bounds[3 * i + 1] = in->shape[i] == size ? small(steps[0]) : 0;
         node->bounds[3 * i + 2] = second == size ? small(steps[1]) : 0;
@@ -115,7 +119,8 @@ void run_two(const asterism_net *net, const Node *node, const float *a, const fl
     const Value *out = &net->values[node->out];
     int op = node->op;
     int64_t size = out->size;
-    bool alike = op != OP_PRELU && input(net, node, 0)->size == size && input(net, node, 1)->size == size;
+    bool alike =
+        op != OP_PRELU && input(net, node, 0)->size == size && input(net, node, 1)->size == size;
     if (alike && op == OP_ADD)
         for (int64_t i = 0; i < size; i++) y[i] = a[i] + b[i];
     else if (alike && op == OP_MUL)

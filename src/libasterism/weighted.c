@@ -10,7 +10,8 @@ bool make_sparse(Report *report, const Weight *weight, Sparse *made)
     int64_t rows = weight->shape[0], columns = weight->shape[1], count = 0;
     for (int64_t i = 0; i < weight->size; i++) count += weight->numbers[i] != 0;
     *made = (Sparse){rows, columns, take(report, (size_t)rows + 1, sizeof(int64_t)),
-                     take(report, (size_t)count + 1, sizeof(int32_t)), take(report, (size_t)count + 1, sizeof(float))};
+                     take(report, (size_t)count + 1, sizeof(int32_t)),
+                     take(report, (size_t)count + 1, sizeof(float))};
     if (!made->starts || !made->places || !made->numbers) return false;
     for (int64_t i = 0, k = 0; i < rows; i++, made->starts[i] = k)
         for (int64_t j = 0; j < columns; j++)
@@ -25,7 +26,8 @@ void multiply(const Sparse *m, const float *x, const float *bias, float *y)
 {
     for (int64_t i = 0; i < m->rows; i++) {
         float sum = bias ? bias[i] : 0;
-        for (int64_t k = m->starts[i]; k < m->starts[i + 1]; k++) sum += m->numbers[k] * x[m->places[k]];
+        for (int64_t k = m->starts[i]; k < m->starts[i + 1]; k++)
+            sum += m->numbers[k] * x[m->places[k]];
         y[i] = sum;
     }
 }
@@ -99,15 +101,18 @@ bool make_taps(Report *report, const asterism_net *net, Node *node)
                 continue;
             }
             node->taps[node->starts[output + 1]++] =
-                (Tap){small(channel), {small(place / g.window[2] / g.window[1]),
-                      small(place / g.window[2] % g.window[1]), small(place % g.window[2])}, weight.numbers[i]};
+                (Tap){small(channel),
+                      {small(place / g.window[2] / g.window[1]),
+                       small(place / g.window[2] % g.window[1]), small(place % g.window[2])},
+                      weight.numbers[i]};
         }
         for (int64_t o = 0; !pass && o < g.outputs; o++) node->starts[o + 2] += node->starts[o + 1];
     }
     return true;
 }
 
-static void add_row(float *to, const float *from, float weight, int64_t count, int64_t out_step, int64_t in_step)
+static void add_row(float *to, const float *from, float weight, int64_t count, int64_t out_step,
+                    int64_t in_step)
 {
     if (out_step == 1 && in_step == 1)
         for (int64_t j = 0; j < count; j++) to[j] += weight * from[j];
@@ -136,8 +141,8 @@ void run_conv(const asterism_net *net, const Node *node, const float *x, float *
                 for (int64_t r = 0; r < b.count; r++) {
                     int64_t from = (a.input + z * in[0]) * g.before[1] + b.input + r * in[1];
                     int64_t to = (a.output + z * out[0]) * g.after[1] + b.output + r * out[1];
-                    add_row(y + to * g.after[2] + c.output, plane + from * g.before[2] + c.input, tap->weight,
-                            c.count, out[2], in[2]);
+                    add_row(y + to * g.after[2] + c.output, plane + from * g.before[2] + c.input,
+                            tap->weight, c.count, out[2], in[2]);
                 }
         }
     }

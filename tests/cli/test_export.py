@@ -83,10 +83,14 @@ def test_8_bits_are_measured_before_and_after(saved, tmp_path):
     told = json.loads(done.stdout)
     assert abs(told["metric_int8"] - told["metric_float"]) < 3
     assert "void net(const int8_t *in, int8_t *out" in (tmp_path / "net.c").read_text()
+    done = asterism("export", saved, tmp_path / "net.c", "--int8", *data, "--for", "ram", "--json")
+    assert json.loads(done.stdout)["metric_int8"] == told["metric_int8"]
+    assert "void net(int8_t *out, void *workspace)" in (tmp_path / "net.c").read_text()
     for options, reason in (
         (("net.c", "--int8"), "add --data net.py:loaders"),
         (("net.html", "--int8", *data), "--int8 is for .c files"),
         (("net.c", "--int8", *data, "--for", "speed"), "choose one"),
+        (("net.c", "--for", "ram"), "--for ram is for --int8"),
     ):
         done = asterism("export", saved, tmp_path / options[0], *options[1:])
         assert done.returncode == 2

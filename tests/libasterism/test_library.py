@@ -97,6 +97,13 @@ def test_whole_networks(program: Path, tmp_path: Path) -> None:
         assert_close(answer.outputs[0][None], expected(load(path))[0][None], path.name)
 
 
+def test_threads_may_share_a_network(program: Path, tmp_path: Path) -> None:
+    networks = [RECORD.read_bytes(), *(saved(*random_network(seed)) for seed in range(20))]
+    found, ended = run(program, networks, tmp_path, "threads")
+    assert not ended, ended[:4000]
+    assert all(answer.status == OK for answer in found)
+
+
 def test_several_inputs_and_outputs_and_weights_made_of_weights(
     program: Path, tmp_path: Path
 ) -> None:

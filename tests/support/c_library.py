@@ -18,7 +18,7 @@ from support.compiled_c import COMPILER
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/libasterism"
 FILES = sorted(SOURCES.glob("*.c"))
-FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
+FLAGS = ("-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 # More memory than that is refused, as on a machine that has no more.
 LIMITS = (
@@ -45,19 +45,35 @@ def build(folder: Path, flags: Sequence[str] = SANITIZED) -> Path:
     """The driver, with the library in it."""
     program = folder / "driver"
     files = [str(path) for path in (ROOT / "tests/libasterism/driver.c", *FILES)]
-    command = [str(COMPILER), *FLAGS, *flags, f"-I{SOURCES}", *files, "-o", str(program), "-lm"]
+    command = [
+        str(COMPILER),
+        *FLAGS,
+        *flags,
+        "-pthread",
+        f"-I{SOURCES}",
+        *files,
+        "-o",
+        str(program),
+        "-lm",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return program
 
 
-def run(program: Path, networks: Sequence[bytes], folder: Path) -> tuple[list[Answer], str]:
-    """The answers, as far as the program came, and what it said at its end if it did not."""
+def run(
+    program: Path, networks: Sequence[bytes], folder: Path, *threads: str
+) -> tuple[list[Answer], str]:
+    """The answers, as far as the program came, and what it said at its end if it did not.
+
+    threads  any word, for four threads that run each network at once
+    """
     given = folder / "networks"
     given.write_bytes(b"".join(struct.pack("<Q", len(each)) + each for each in networks))
     environment = {**os.environ, "ASAN_OPTIONS": LIMITS}
-    done = subprocess.run([program, given], capture_output=True, env=environment)
-    return list(_answers(done.stdout)), done.stderr.decode() if done.returncode else ""
+    done = subprocess.run([program, given, *threads], capture_output=True, env=environment)
+    said = f"ended with {done.returncode}: {done.stderr.decode()}"
+    return list(_answers(done.stdout)), said if done.returncode else ""
 
 
 def _answers(data: bytes) -> Iterator[Answer]:

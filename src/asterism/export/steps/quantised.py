@@ -189,8 +189,8 @@ def fixed_point(number: float, bits: int = 31) -> tuple[int, int]:
 
 def _narrow(sums: Whole, factor: int | Whole, shift: int) -> Whole:
     """Sums times factor / 2^shift, rounded, as 8 bits."""
-    narrow: Whole = np.clip((sums * factor + (1 << (shift - 1))) >> shift, -MOST, MOST)
-    return narrow
+    found: Whole = np.clip((sums * factor + (1 << (shift - 1))) >> shift, -MOST, MOST)
+    return found
 
 
 class _Recorder(Recorder):
@@ -319,8 +319,8 @@ class _Recorder(Recorder):
             parts: Whole = np.full(1, factor)
 
             def sums(x: Whole) -> Whole:
-                total: Whole = x.reshape(len(x), outer, length, inner).sum(2)
-                return total
+                found: Whole = x.reshape(len(x), outer, length, inner).sum(2)
+                return found
 
         else:
             assert isinstance(operation, Pooling)

@@ -19,9 +19,9 @@ static int8_t rescaled(int32_t sum, int32_t factor, int32_t shift)
     return (int8_t)(whole > 127 ? 127 : whole < -127 ? -127 : whole);
 }
 
-/* ---- narrowed */
+/* ---- narrowed_8 */
 /* A sum over 2^shift, rounded, as 8 bits. */
-static int8_t narrowed(int32_t sum, int32_t shift)
+static int8_t narrowed_8(int32_t sum, int32_t shift)
 {
     int32_t one = (int32_t)1 << shift, wide = sum + one / 2;
     int32_t whole = wide >= 0 ? wide >> shift : -((-wide + one - 1) >> shift);
@@ -228,7 +228,7 @@ static void add_8(const int8_t *a, const int8_t *b, int8_t *y, int32_t n, int32_
 {
     for (; n > 0; n--) {
         int32_t sum = *a++ * one + *b++ * other;
-        *y++ = relu && sum < 0 ? 0 : narrowed(sum, shift);
+        *y++ = relu && sum < 0 ? 0 : narrowed_8(sum, shift);
     }
 }
 
