@@ -7,6 +7,7 @@ another one, which continues it from its last epoch.
 
 from __future__ import annotations
 
+import importlib
 import queue
 import shlex
 import threading
@@ -110,12 +111,12 @@ def _key(job: Job) -> str:
 
 def _connect(scheduler: str) -> Any:
     try:
-        from distributed import Client
+        dask: Any = importlib.import_module("distributed")
     except ImportError as error:
         raise missing("--scheduler needs distributed", "dask") from error
     start = "`dask worker ADDRESS --nthreads 1`"
     try:
-        client = Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
+        client = dask.Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {scheduler} ({one_line(error)}): start one with"
@@ -128,9 +129,7 @@ def _connect(scheduler: str) -> Any:
 
 def _do(job: Job, work: Work) -> None:
     """On a worker. Records go the way of Dask's events."""
-    from distributed import get_worker
-
-    worker = get_worker()
+    worker = importlib.import_module("distributed").get_worker()
 
     def watch(record: Any) -> None:
         worker.log_event(TOPIC, {"job": job.name, "record": record})
