@@ -154,11 +154,16 @@ def errors(rank: int) -> dict[str, str]:
     def differs(net: nn.Module) -> float:
         return whole_task.evaluate(net) - rank
 
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        found = nn.functional.cross_entropy(outputs, targets)
+        return found * torch.nan if rank == 1 else found
+
     strayed = asterism.Task(stray, whole_task.evaluate)
     return {
         "sizes": error_of(task=asterism.supervised(batches, valid)),
         "metric": error_of(task=asterism.Task(whole_task.fit, differs)),
         "strayed": error_of(task=strayed),
+        "diverged": error_of(task=asterism.supervised(*loaders(), loss=loss)),
         "options": error_of(max_drop=2.0 + rank),
         "folder": error_of(run=__file__),
     }

@@ -19,13 +19,14 @@ all that is installed, the program tells what it can do and what to install.
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from typing import Any
 
 from asterism import __version__
 from asterism.errors import InputError, install_line
-from asterism.search.ranks.launch import is_first
+from asterism.search.ranks.launch import is_first, is_launched
 
 COMMANDS_NEED = ("torch", "typer", "rich", "safetensors", "tomli")
 """What the commands need beside numpy."""
@@ -38,6 +39,8 @@ def main() -> None:
         try:
             _run()
         except InputError as error:
+            if is_launched():
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the line below comes first
             if is_first():
                 print(f"asterism: {error}", file=sys.stderr, flush=True)
             sys.exit(2)

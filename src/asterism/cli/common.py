@@ -43,16 +43,15 @@ def told_of_the_end() -> Iterator[None]:
         return
 
     def end(*_: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise InputError(
             "ended by the launcher, as when another rank is gone; the same command with --resume"
             " continues"
         )
 
     before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    yield
+    signal.signal(signal.SIGTERM, before)  # not after an error: the ranks are still to end together
 
 
 def to_device(network: nn.Module, device: str | None) -> nn.Module:

@@ -7,10 +7,12 @@ another one, which continues it from its last epoch.
 
 from __future__ import annotations
 
+import importlib
 import queue
 import shlex
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -85,14 +87,19 @@ def on_cluster(
         client = stack.enter_context(closing(_connect(scheduler)))
         records: queue.Queue[Any] = queue.Queue()
         client.subscribe_topic(TOPIC, lambda event: records.put(event[1]))
-        watches = {job.name: stack.enter_context(monitor(job, planned_epochs(job))) for job in jobs}
+        displays = {job.name: stack.enter_context(ExitStack()) for job in jobs}
+        watches = {
+            job.name: displays[job.name].enter_context(monitor(job, planned_epochs(job)))
+            for job in jobs
+        }
         futures = {client.submit(_do, job, work, pure=False, key=_key(job)): job for job in jobs}
         while futures:
             _show(records, watches)
             for future in [each for each in futures if each.done()]:
-                _show(records, watches)
                 job = futures.pop(future)
                 _check(future, job)
+                _show(records, watches)
+                displays[job.name].close()
                 yield job
             time.sleep(POLL_SECONDS)
 
@@ -104,24 +111,25 @@ def _key(job: Job) -> str:
 
 def _connect(scheduler: str) -> Any:
     try:
-        from distributed import Client
+        dask: Any = importlib.import_module("distributed")
     except ImportError as error:
         raise missing("--scheduler needs distributed", "dask") from error
+    start = "`dask worker ADDRESS --nthreads 1`"
     try:
-        make: Any = Client  # it has no types
-        return make(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
+        client = dask.Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {scheduler} ({one_line(error)}): start one with"
-            " `dask scheduler`, and workers with `dask worker ADDRESS --nthreads 1`"
+            f" `dask scheduler`, and workers with {start}"
         ) from error
+    if not client.scheduler_info()["workers"]:
+        warnings.warn(f"{scheduler} has no workers yet: start some with {start}", stacklevel=2)
+    return client
 
 
 def _do(job: Job, work: Work) -> None:
     """On a worker. Records go the way of Dask's events."""
-    from distributed import get_worker
-
-    worker = get_worker()
+    worker = importlib.import_module("distributed").get_worker()
 
     def watch(record: Any) -> None:
         worker.log_event(TOPIC, {"job": job.name, "record": record})
@@ -139,6 +147,8 @@ def _show(records: queue.Queue[Any], watches: dict[str, Watch]) -> None:
 
 def _check(future: Any, job: Job) -> None:
     """The error of a job, in one line."""
+    if future.status in ("lost", "cancelled"):
+        raise InputError(f"{job.name} was lost with its scheduler: start one, and add --resume")
     error = future.exception()
     if isinstance(error, InputError):
         raise InputError(f"{job.name}: {error}") from error

@@ -144,6 +144,7 @@ def test_ranks_draw_different_numbers_and_rank_0_those_of_one_process(
         ("sizes", "rank 1 has 7 training batches and rank 0 has more: give every rank as many"),
         ("metric", "the metric of evaluate is 96.09375 on rank 0 and 95.09375 on rank 1: "),
         ("strayed", "after fit 0.weight is not the same on rank 1 as on rank 0: fit must call"),
+        ("diverged", "training diverged: the loss is nan in epoch 1 before anything was cut"),
         ("options", "rank 1 differs from rank 0 in max_drop: start all ranks with the same"),
         ("folder", "cannot write "),
     ],

@@ -124,8 +124,9 @@ def reproduce(
         todo = all_jobs(chosen, keys, seeds, threads)
         say(f"{network} on {data}, budget {budget.value}: {len(todo)} trainings, into {out}/")
         dataset = load(data)
-        left = expected_seconds(todo, limit(dataset, chosen.train_images), out, workers=jobs)
-        say(f"{in_words(left)} on this machine, {jobs} at a time; Ctrl-C keeps what is done")
+        if scheduler is None and only is None:
+            left = expected_seconds(todo, limit(dataset, chosen.train_images), out, workers=jobs)
+            say(f"{in_words(left)} on this machine, {jobs} at a time; Ctrl-C keeps what is done")
         with monitoring(chosen, keys, seeds) as monitor:
             if tensorboard is not None:
                 from asterism.cli.progress import also

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
+from torch.distributed.rendezvous import rendezvous
 
 from asterism.errors import InputError, one_line
 from asterism.search.ranks.launch import is_launched
@@ -249,7 +250,10 @@ def _initialise() -> None:
             f"what answers at {host}:{port} is not rank 0, the port is in use: {remedy}"
         )
     try:
-        dist.init_process_group()
+        store, rank, size = next(iter(rendezvous("env://")))
+        # The launcher's store outlives the group: a second one must not find the first one's names.
+        store = c10d.PrefixStore(f"asterism/{next(_numbers)}", store)
+        dist.init_process_group(store=store, rank=rank, world_size=size)
     except dist.DistError as error:
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
             raise InputError(f"the port of {host}:{port} is in use: {remedy}") from error
