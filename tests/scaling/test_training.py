@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import warnings
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
-from asterism import AffineScaling, HardThreshold, InputError, ReweightedL1, Splicing
+from asterism import (
+    AffineScaling,
+    HardThreshold,
+    InputError,
+    ProximalReweighting,
+    ReweightedL1,
+    Splicing,
+)
 from support.explicit import (
     Explicit,
     assert_equal,
@@ -230,6 +238,32 @@ def test_a_norm_within_bounds_is_not_clipped() -> None:
     before = model.fc1.weight.grad.clone()
     assert optimizer.clip_grad_norm_(1e6) < 1e6
     torch.testing.assert_close(model.fc1.weight.grad, before, rtol=1e-5, atol=0)
+
+
+# ---------------------------------------------------------------------- torch.compile
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"algorithm": ProximalReweighting, "lam": 0.05}])
+def test_a_compiled_step_trains_as_a_plain_one(options: dict[str, Any]) -> None:
+    models = [make_model(torch.float32) for _ in range(2)]
+    for model, compiled in zip(models, (False, True), strict=True):
+        adam = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=True)
+        optimizer = wrap(model, adam, **options)
+        step = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
+        optimizer.reweight()
+        for number in range(8):
+            optimizer.zero_grad()
+            loss(model, number).backward()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch.compile names each place where a graph ends
+                step()
+            if number == 3:
+                optimizer.prune(density=0.3)
+        assert optimizer.steps == 8
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert torch.equal(one == 0, other == 0)
 
 
 # ---------------------------------------------------------------------- memory

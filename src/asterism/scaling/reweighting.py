@@ -73,5 +73,10 @@ def pulls(
     now = lam(step) if callable(lam) else lam
     if not now:
         return []
+    moved = [layer for layer in layers if layer.param.grad is not None]
     rates = inner.learning_rates(optimizer)
-    return [(layer, rates[layer.param] * now) for layer in layers if layer.param.grad is not None]
+    if len(rates) == 1:
+        (pull,) = (rate * now for rate, _ in rates)
+        return [(layer, pull) for layer in moved]
+    rate_of = {param: rate for rate, params in rates for param in params}
+    return [(layer, rate_of[layer.param] * now) for layer in moved]

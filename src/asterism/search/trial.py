@@ -186,7 +186,7 @@ class Trainer:
         """
         optimizer = self.wrap()
         optimizer.prune(masks=masks)
-        rate = max(inner_optimizer.learning_rates(optimizer.optimizer).values())
+        rate = max(rate for rate, _ in inner_optimizer.learning_rates(optimizer.optimizer))
         if not rate:
             raise InputError(
                 "re-weighting needs the optimizer's learning rate, and it is 0: give it, or"

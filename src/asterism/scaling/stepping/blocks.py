@@ -22,7 +22,8 @@ from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping.q_space import is_in_q_space
 from asterism.weights.sharding import local
 
-SIZE = 2**16  # weights in a block, for each thread
+SIZE = 2**18  # weights in a block for each thread: fewer, and Python takes longer than the step
+MOST_THREADS = 4  # that add to a block's size, as they share a cache
 LARGE = 2**19  # weights of a layer that is worth dividing: its numbers are too many for the cache
 
 Group = dict[str, Any]
@@ -89,7 +90,7 @@ class Blocks:
 
 
 def _places(size: int) -> Iterator[slice]:
-    length = SIZE * torch.get_num_threads()
+    length = SIZE * min(torch.get_num_threads(), MOST_THREADS)
     return (slice(start, min(start + length, size)) for start in range(0, size, length))
 
 

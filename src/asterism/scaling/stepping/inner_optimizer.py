@@ -153,12 +153,11 @@ def is_rehearsal(optimizer: Optimizer) -> bool:
     return not any(bool(whole(grad.any())) for grad in gradients if grad is not None)
 
 
-def learning_rates(optimizer: Optimizer) -> dict[nn.Parameter, float]:
-    """The step sizes, which the penalty's own steps share."""
+def learning_rates(optimizer: Optimizer) -> list[tuple[float, list[nn.Parameter]]]:
+    """The step size of each group, which the penalty's own steps share."""
     if any("lr" not in group for group in optimizer.param_groups):
         raise InputError(f"lam > 0 needs a learning rate, and {type(optimizer).__name__} has none")
-    rates = [(float(group["lr"]), group["params"]) for group in optimizer.param_groups]
-    return {param: rate for rate, params in rates for param in params}
+    return [(float(group["lr"]), group["params"]) for group in optimizer.param_groups]
 
 
 def unfuse(optimizer: Optimizer) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def shrink(pulled: Sequence[Pulled], *, by_psi: bool = False, renew: bool = Fals
     for layer, pull in pulled:
         if layer.groups is not None or (renew and layer.psi_numbers is None):
             _shrink_alone(layer, pull, by_psi, renew)
-        elif kernels and layer.is_small and _same_order(layer, by_psi):
+        elif kernels and layer.is_small and _same_order(layer):
             rows.append(_row(layer, pull, by_psi, renew))
         else:
             together.append((layer, pull))
@@ -66,17 +66,16 @@ def _shrink_alone(layer: Layer, pull: float, by_psi: bool, renew: bool) -> None:
 # ---------------------------------------------------------------------- compiled
 
 
-def _same_order(layer: Layer, by_psi: bool) -> bool:
-    """Whether the numbers of the parameter fill its memory, as those of psi do."""
-    param = local(layer.param)
-    other = local(layer.psi if by_psi and layer.psi is not None else layer.omega)
+def _same_order(layer: Layer) -> bool:
+    """Whether the numbers of the parameter fill its memory, as those of psi, if any, do."""
+    param, other = layer.param, layer.omega if layer.psi is None else layer.psi
     contiguous = param.is_contiguous() and other.is_contiguous()
     return param.is_cpu and (contiguous or param.stride() == other.stride())
 
 
 def _row(layer: Layer, pull: float, by_psi: bool, renew: bool) -> bytes:
-    param, order = local(layer.param), layer.penalty.order
-    psi = 0 if not by_psi or layer.psi is None else local(layer.psi).data_ptr()
+    param, order = layer.param, layer.penalty.order
+    psi = 0 if not by_psi or layer.psi is None else layer.psi.data_ptr()
     offset, at_zero = (layer.psi_numbers if renew else None) or (0.0, 1.0)
     numbers = offset, at_zero, pull, 1 + 2 * pull
     return ROW.pack(param.data_ptr(), psi, param.numel(), order, renew, *numbers)
