@@ -183,7 +183,8 @@ def _whole(numbers: Array) -> Array:
 def _in_panels(weights: Array) -> Array:
     """(taps, outputs) as panels, in each of which the weights of a tap are side by side."""
     whole = _whole(weights)
-    return np.ascontiguousarray(whole.reshape(len(whole), -1, PANEL).transpose(1, 0, 2))
+    panels = whole.reshape(len(whole), whole.shape[1] // PANEL, PANEL)
+    return np.ascontiguousarray(panels.transpose(1, 0, 2))
 
 
 def _i32(indices: npt.NDArray[np.int64]) -> Indices:
