@@ -66,7 +66,7 @@ def describe_outcome(outcome: Outcome) -> str:
     )
 
 
-def _in_between(value: float, _: int) -> str:
+def _in_between(value: float, _: float) -> str:
     """The label of a tick between powers of ten, where all would run into each other.
 
     >>> [_in_between(value, 0) for value in (2000, 3000, 5000)]
