@@ -90,15 +90,19 @@ def timed_pass(job: Job, data: Dataset, live: bool, beside: int) -> float:
     )
     before, ready = torch.get_num_threads(), Barrier(beside)
     with torch.random.fork_rng(), ThreadPoolExecutor(beside) as pool:
-        trials = [pool.submit(_timed, job, few, live, ready) for _ in range(beside)]
-        seconds = max(trial.result() for trial in trials)
+        # Made one after the other: torch traces a network at a time.
+        trials = [_trial(job, few, live) for _ in range(beside)]
+        running = [pool.submit(_timed, trial, few, job, ready) for trial in trials]
+        seconds = max(each.result() for each in running)
     torch.set_num_threads(before)
     return seconds / share
 
 
-def _timed(job: Job, data: Dataset, live: bool, ready: Barrier) -> float:
-    torch.set_num_threads(job.threads)  # of the thread that this is
-    torch.set_flush_denormal(True)
+Trial = Callable[[Dataset], object]
+"""Trains a network of its own on the data, once."""
+
+
+def _trial(job: Job, data: Dataset, live: bool) -> Trial:
     network, forward = make_model(job), None
     if live:
         wrap(network, 0.0).prune(density=SPARSE, score="lamp")
@@ -106,21 +110,23 @@ def _timed(job: Job, data: Dataset, live: bool, ready: Barrier) -> float:
         forward = fast_forward(network, data)
     method = Polish(retrain_epochs=1) if live else Dense(epochs=1)
     setup = method.setup(network)
+    size = job.batch_size
+    return lambda part: train(
+        network, setup.optimizer, setup.stages, part, batch_size=size, forward=forward
+    )
 
-    def epoch(part: Dataset) -> None:
-        train(
-            network,
-            setup.optimizer,
-            setup.stages,
-            part,
-            batch_size=job.batch_size,
-            forward=forward,
-        )
 
-    epoch(replace(data, train=_first(data.train, job.batch_size)))  # the first is slower
+def _timed(trial: Trial, data: Dataset, job: Job, ready: Barrier) -> float:
+    torch.set_num_threads(job.threads)  # of the thread that this is
+    torch.set_flush_denormal(True)
+    try:
+        trial(replace(data, train=_first(data.train, job.batch_size)))  # the first batch is slower
+    except BaseException:
+        ready.abort()  # nobody shall wait for this one
+        raise
     ready.wait()
     started = time.perf_counter()
-    epoch(data)
+    trial(data)
     return time.perf_counter() - started
 
 

@@ -173,6 +173,7 @@ class SearchState:
             self.position = Position.from_plain(plain)
         except (KeyError, TypeError) as error:
             raise FormatError(f"state.pt is of another version of asterism: {error}") from error
+        self.progress.resume(self.position.history)
         return True
 
     def finish(self) -> None:

@@ -174,7 +174,7 @@ class Search:
                 note = _join(note, "no re-weighting: its share of the budget is too small for it")
         else:
             position.optimizer += 1
-            note = note or "the metric fell without any cut: another optimizer"
+            note = note or "the metric got worse without any cut: another optimizer is tried"
         self.state.record("settle", metric, _join(note, self._is_it_trained(metric)))
         left = self.budget.next_trial(position.epochs, position.seconds, 1)
         return "" if left else self._finished(SPENT)

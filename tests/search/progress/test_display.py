@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -34,6 +35,23 @@ def test_elsewhere_each_trial_is_a_line(capsys: pytest.CaptureFixture[str]) -> N
     assert lines[0].startswith("• dense: 9")
     assert lines[1].startswith("✓ trained for an epoch without a cut: 9")
     assert any("cut to" in line for line in lines)
+
+
+def test_a_search_that_is_resumed_knows_what_was_found_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = search(run=tmp_path / "run")
+    capsys.readouterr()
+    asterism.sparsify(
+        trained(), task(), max_drop=2.0, max_epochs=12, run=tmp_path / "run", resume=True
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert not any("dense" in line or "no metric" in line for line in lines)
+    progress = Progress(Goal(2.0), SearchBudget(max_epochs=12))
+    progress.resume(first.history)
+    assert progress.status.dense == first.history[0].metric
+    assert progress.status.best_text().startswith("best ")
 
 
 def test_progress_can_be_turned_off_and_the_log_has_the_lines(

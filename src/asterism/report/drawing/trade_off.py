@@ -46,6 +46,8 @@ def draw_trade_off(account: Account) -> str:
         axes.set_xlim(_across(account))
         axes.set_ylim(shown.bottom, shown.top)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        low, high = _across(account)
+        axes.xaxis.set_minor_formatter(_in_between if high < 30 * low else lambda *_: "")
         axes.set(xlabel="Weights left", ylabel=account.score_name.partition(" (h")[0])
         places = [(each.nonzeros, shown.clip(each.score)) for each in account.outcomes]
         clear = places + _along_tolerance(account, axes) + _along_front(account, shown)
@@ -62,6 +64,15 @@ def describe_outcome(outcome: Outcome) -> str:
         f"{outcome.name}: {outcome.nonzeros:,.0f} weights ({outcome.density_percent:.3g} %),"
         f" {outcome.score:.4g}{spread}{seeds}{verdict}"
     )
+
+
+def _in_between(value: float, _: float) -> str:
+    """The label of a tick between powers of ten, where all would run into each other.
+
+    >>> [_in_between(value, 0) for value in (2000, 3000, 5000)]
+    ['2,000', '', '5,000']
+    """
+    return f"{value:,.0f}" if f"{value:.0e}"[0] in "25" else ""
 
 
 def _across(account: Account) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import html
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,11 @@ class Progress:
 
     def __init__(self, goal: Goal, budget: SearchBudget) -> None:
         self.status = Status(goal, budget)
+
+    def resume(self, history: Sequence[TrialRecord]) -> None:
+        """Follows a search that is resumed: its trials so far are known, and not shown again."""
+        for record in history:
+            self.status.end(record)
 
     def begin(self, what: str, epochs: int, steps: int, spent: tuple[int, float]) -> None:
         """A trial begins; the arguments are those of `Status.begin`."""
