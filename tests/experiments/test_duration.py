@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from asterism.experiments.budgets import GREEDY, budget
+from asterism.experiments.budgets import GREEDY
+from asterism.experiments.budgets import find as budget
 from asterism.experiments.data import load
 from asterism.experiments.duration import expected_seconds, timed_pass
 from asterism.experiments.jobs import Job, planned_epochs

@@ -13,7 +13,8 @@ import torch
 
 from asterism.cli.progress import print_lines
 from asterism.errors import InputError
-from asterism.experiments.budgets import GREEDY, LENET5_WEIGHTS, NOISE, Budget, budget
+from asterism.experiments.budgets import GREEDY, LENET5_WEIGHTS, NOISE, Budget
+from asterism.experiments.budgets import find as budget
 from asterism.experiments.data import Split, load
 from asterism.experiments.jobs import planned_epochs
 from asterism.experiments.methods import Polish

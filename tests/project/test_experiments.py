@@ -17,7 +17,7 @@ import torch
 
 import asterism.experiments
 import asterism.scaling
-from asterism.experiments.budgets import budget
+from asterism.experiments.budgets import find as budget
 from asterism.experiments.networks import MODELS
 from asterism.graph.rebuild import rebuild
 from asterism.runtime import load

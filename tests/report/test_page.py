@@ -21,7 +21,7 @@ import safetensors.torch
 import asterism
 from asterism.cli.progress import print_lines
 from asterism.errors import InputError
-from asterism.experiments.budgets import budget
+from asterism.experiments.budgets import find as budget
 from asterism.experiments.data import Dataset
 from asterism.experiments.networks import weight_shapes
 from asterism.experiments.reproduce import reproduce

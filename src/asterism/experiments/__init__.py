@@ -1,7 +1,7 @@
 """The paper's experiments on MNIST: Table 1 and Figure 1.
 
 reproduce     every row and every seed
-budgets       the settings of each row, as data
+budgets/      the settings of each row, as data
 methods/      AST, LWC, DNS, gradual magnitude pruning, dense
 training      the training loop
 jobs          one method, one seed, one folder

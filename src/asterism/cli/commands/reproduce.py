@@ -102,7 +102,7 @@ def reproduce(
     import torch
 
     from asterism.cli.progress import monitoring
-    from asterism.experiments.budgets import budget as find_budget
+    from asterism.experiments.budgets import find as find_budget
     from asterism.experiments.data import load
     from asterism.experiments.duration import expected_seconds, in_words
     from asterism.experiments.networks import DATA, NETWORK_NAMES
@@ -159,7 +159,7 @@ def _print_slurm(
     budget: str, keys: list[str] | None, seeds: int, data: str, out: Path, threads: int
 ) -> None:
     """The script for the rows that this command would train, with the threads of each."""
-    from asterism.experiments.budgets import budget as find_budget
+    from asterism.experiments.budgets import find as find_budget
     from asterism.experiments.cluster import slurm_script
     from asterism.experiments.reproduce import jobs
 
