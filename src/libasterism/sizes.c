@@ -106,7 +106,8 @@ static bool pooling(Fitting *f)
     if (op == OP_ADAPTIVE_AVG_POOL || op == OP_ADAPTIVE_MAX_POOL) {
         for (int axis = 0; axis < 2; axis++) {
             sizes[axis] = setting(f, ADAPTIVE_AVG_POOL_SIZE_H + axis);
-            need(f, sizes[axis] > 0 && sizes[axis] <= MAX_SIZE, "its settings");
+            bool counts = axis == 1 || f->in->rank == 3; /* a signal has no height to divide */
+            need(f, sizes[axis] > 0 && (!counts || sizes[axis] <= MAX_SIZE), "its settings");
         }
     } else {
         if (op == OP_AVG_POOL) need(f, setting(f, AVG_POOL_DIVISOR) >= 0, "its divisor");

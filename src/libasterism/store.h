@@ -28,7 +28,7 @@ typedef struct {
 } Bytes;
 
 bool cut_off(Report *report);
-const uint8_t *some(Bytes *bytes, uint64_t count); /* NULL, and told, where so many are not left */
+const uint8_t *some(Bytes *bytes, uint64_t count); /* NULL, and told, where fewer are left */
 bool varint(Bytes *bytes, uint64_t *number);
 uint64_t word_at(const uint8_t *from, int bytes);
 

@@ -177,7 +177,7 @@ def _scale(numbers: Array) -> float:
 
 
 def fixed_point(number: float, bits: int = 31) -> tuple[int, int]:
-    """A positive number as a whole number of so many bits over a power of two.
+    """A positive number as a whole number of `bits` bits over a power of two.
 
     >>> fixed_point(0.75)
     (1610612736, 31)
