@@ -356,7 +356,7 @@ def test_grad_scaler(name: str) -> None:
 
 def task(**options: Any) -> asterism.search.task.Supervised:
     order = torch.Generator().manual_seed(5)
-    loader = DataLoader(make_data(), batch_size=64, shuffle=True, generator=order)
+    loader = DataLoader(make_data(), batch_size=256, shuffle=True, generator=order)
     return asterism.supervised(loader, DataLoader(make_data(seed=4), batch_size=256), **options)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -243,6 +243,7 @@ def tables(layer: Candidates, starts: Tensor, free_bits: int) -> list[Tensor]:
 
 
 @pytest.mark.skipif(library.load() is None, reason="no compiled kernels")
+@settings(max_examples=25)
 @given(
     seed=seeds, size=st.integers(1, 3000), alive=st.booleans(), free_bits=st.sampled_from([16, 8])
 )
@@ -269,6 +270,7 @@ def test_more_weights_than_one_chunk_of_the_compiled_count(alive: bool) -> None:
 
 
 @both_scores
+@settings(max_examples=20)
 @given(layers=tied_layers, data=st.data())
 def test_without_compiled_kernels(
     score: str, layers: list[list[float]], data: st.DataObject

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -68,6 +68,7 @@ cases = st.lists(
 
 
 @pytest.mark.parametrize("kernels", [None, "none"], ids=["compiled", "by torch"])
+@settings(max_examples=40)
 @given(cases=cases, form=st.sampled_from([(False, False), (True, False), (True, True)]))
 @torch.no_grad()
 def test_together_as_one_by_one(kernels: str | None, cases: Any, form: tuple[bool, bool]) -> None:

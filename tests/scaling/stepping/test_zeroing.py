@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asterism.scaling.stepping.zeroing import keep_, list_kept
@@ -13,6 +13,7 @@ both_ways = pytest.mark.parametrize("kernels", ["", "none"], ids=["compiled", "b
 
 
 @both_ways
+@settings(max_examples=40)
 @given(seed=st.integers(0, 999), size=st.integers(0, 300), share=st.floats(0, 1))
 def test_keeps_and_lists(kernels: str, seed: int, size: int, share: float) -> None:
     noise = torch.Generator().manual_seed(seed)

@@ -77,10 +77,13 @@ class Blocks:
         assert layer.param.grad is not None
         gradient = in_memory(local(layer.param.grad))
         state = self.optimizer.state.get(layer.param, {})
+        q = nn.Parameter(torch.empty(0))
         for here in _places(len(theta)):
             scale = omega[here]
-            q = nn.Parameter(theta[here] / scale)
-            q.grad = gradient[here] * scale
+            if len(q) != len(scale):  # memory that all blocks share: to ask for it takes long
+                q = nn.Parameter(torch.empty_like(scale))
+            q.grad = torch.mul(gradient[here], scale, out=q.grad)
+            torch.div(theta[here], scale, out=q.detach())
             part = _of_block(self.optimizer, self.groups[layer.param], q, _cut(state, here))
             part.step()
             regularise(layer, q)
