@@ -38,15 +38,19 @@ class Epoch(Generic[T]):
 
     def weigh(self, loss: Tensor) -> Tensor:
         """What to differentiate, for the loss of this step; an error where it is not finite."""
-        if not loss.isfinite():
+        # To look at each loss would be to wait for a device: there once an epoch.
+        if loss.is_cpu and not loss.isfinite():
             raise DivergedError(f"the loss is {loss.item()} in epoch {self.number}")
         self.total = self.total + loss.detach()
         return loss
 
     @property
     def mean(self) -> float:
-        """The mean loss."""
-        return float(self.total) / max(self.steps, 1)
+        """The mean loss; an error where it is not finite."""
+        mean = float(self.total) / max(self.steps, 1)
+        if not math.isfinite(mean):
+            raise DivergedError(f"the loss is {mean} in epoch {self.number}")
+        return mean
 
 
 class SharedEpoch(Epoch[T]):
