@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from asterism.errors import DivergedError, InputError
@@ -28,8 +29,7 @@ class Epoch(Generic[T]):
 
     def __init__(self, batches: Iterable[T], number: int) -> None:
         self.batches, self.number = batches, number
-        self.steps = 0
-        self.total: Tensor | float = 0.0
+        self.steps, self.total = 0, torch.zeros(())
 
     def __iter__(self) -> Iterator[T]:
         for batch in self.batches:
@@ -37,10 +37,8 @@ class Epoch(Generic[T]):
             yield batch
 
     def weigh(self, loss: Tensor) -> Tensor:
-        """What to differentiate, for the loss of this step; an error where it is not finite.
-
-        To look at each loss would be to wait for a device: of others than the CPU `mean` looks.
-        """
+        """What to differentiate, for the loss of this step; an error where it is not finite."""
+        # To look at each loss would be to wait for a device: there once an epoch.
         if loss.is_cpu and not loss.isfinite():
             raise DivergedError(f"the loss is {loss.item()} in epoch {self.number}")
         self.total = self.total + loss.detach()
@@ -75,6 +73,7 @@ class SharedEpoch(Epoch[T]):
     ) -> None:
         super().__init__(batches, number)
         self.crew, self.what, self.count = crew, what, count
+        self.total = self.total.double()
         self.mine, self.examples, self.loss = 0, 1.0, 0.0  # of the last step
 
     def __iter__(self) -> Iterator[T]:
