@@ -44,11 +44,14 @@ def compare(case: Case, density: float, batch: int) -> Iterator[str]:
     for _ in range(ROUNDS):
         for kind, each in (("own", own), *others.items()):
             times[kind] = np.minimum(times[kind], by_layer(each, x))
-    predicted = sum(choice.seconds for choice in own.plans[batch >= FEW].choices.values())
-    chosen = times.pop("own")
-    best = np.min([chosen, *times.values()], axis=0)
+    choices = own.plans[batch >= FEW].choices
+    predicted = sum(choice.seconds for choice in choices.values())
+    weighted = np.array([layer.place in choices for layer in own.layers])
+    chosen = times.pop("own") * weighted  # the others have one kernel each
+    best = np.min([chosen, *(time * weighted for time in times.values())], axis=0)
     counts = chosen > WORTH * chosen.sum()
-    off = np.where(counts, chosen / best, 1)
+    off = np.ones(len(chosen))
+    off[counts] = chosen[counts] / best[counts]
     worst = int(off.argmax())
     name = f"{case.name:12} {100 * density:4.0f} %  batch {batch:3}"
     yield (

@@ -14,6 +14,7 @@ import pytest
 import asterism.kernels.library as library
 import asterism.runtime.calibration as calibration
 import asterism.runtime.cost as cost
+import asterism.runtime.machine as machine
 from asterism.errors import InputError
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net
@@ -26,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and nothing known yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("ASTERISM_CALIBRATION")
-    monkeypatch.setattr(calibration, "_measured", {})
-    calibration._read.cache_clear()
+    monkeypatch.setattr(machine, "measured", {})
+    machine._read.cache_clear()
     return tmp_path / "asterism"
 
 
@@ -37,8 +38,8 @@ def kept(folder: Path) -> Path:
 
 
 def forget() -> None:
-    calibration._measured.clear()
-    calibration._read.cache_clear()
+    machine.measured.clear()
+    machine._read.cache_clear()
 
 
 def test_every_kind_is_measured_and_kept(folder: Path) -> None:
@@ -48,10 +49,10 @@ def test_every_kind_is_measured_and_kept(folder: Path) -> None:
     level = library.choose_level(library.load())
     # The portable kernels have none by rows.
     assert set(factors) == kinds - ({"conv rows"} if level == 0 else set())
-    assert all(calibration.LEAST <= factor <= calibration.MOST for factor in factors.values())
+    assert all(machine.LEAST <= factor <= machine.MOST for factor in factors.values())
     forget()
     assert calibration.is_calibrated()
-    assert calibration.machine(level).factors == factors
+    assert machine.machine(level).factors == factors
 
 
 def test_the_planner_heeds_it(folder: Path) -> None:
@@ -59,8 +60,8 @@ def test_the_planner_heeds_it(folder: Path) -> None:
     graph = Graph((64,), (Node("linear", (0,), (0,)),))
     level = library.choose_level(library.load())
     for slow, other in (("sparse", "dense"), ("dense", "sparse")):
-        factors = {f"image {slow}": calibration.MOST, f"image {other}": calibration.LEAST}
-        calibration._measured[level] = factors
+        factors = {f"image {slow}": machine.MOST, f"image {other}": machine.LEAST}
+        machine.measured[level] = factors
         choice = Net(graph, {"weight": weight}).plans[0].choices[0]
         assert choice.kernel == other
         assert choice.seconds < choice.otherwise
@@ -83,17 +84,17 @@ def test_the_planner_heeds_it(folder: Path) -> None:
 def test_a_damaged_file_is_as_good_as_none(folder: Path, content: bytes) -> None:
     level = library.choose_level(library.load())
     folder.mkdir()
-    own = json.dumps(calibration.processor())[1:-1].encode()
-    calibration._path(level).write_bytes(content.replace(b"PROCESSOR", own))
-    assert calibration.machine(level) == cost.Machine()
+    own = json.dumps(machine.processor())[1:-1].encode()
+    machine._path(level).write_bytes(content.replace(b"PROCESSOR", own))
+    assert machine.machine(level) == cost.Machine()
     assert not calibration.is_calibrated()
 
 
 def test_it_can_be_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     level = library.choose_level(library.load())
-    calibration._measured[level] = {"conv planes": 2.0}
+    machine.measured[level] = {"conv planes": 2.0}
     monkeypatch.setenv("ASTERISM_CALIBRATION", "none")
-    assert calibration.machine(level) == cost.Machine()
+    assert machine.machine(level) == cost.Machine()
     assert calibration.is_calibrated()  # nobody has to do it
 
 

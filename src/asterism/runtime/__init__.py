@@ -9,7 +9,8 @@ building      values in rows and in columns
 layers        the steps of convolutions and recurrent layers, and their weights
 steps         steps and their memory
 cost          sparse or dense?
-calibration   how fast the kernels are on this machine
+machine       what is known of this machine
+calibration   how fast the kernels are on it, measured
 explain       the plan as a table
 reference     every operation in plain numpy
 """

@@ -12,19 +12,17 @@ same on every machine. ASTERISM_CALIBRATION=none leaves them out.
 from __future__ import annotations
 
 import math
-import os
-import sys
-from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 import asterism.kernels.library as library
 import asterism.runtime.cost as cost
+import asterism.runtime.machine as machine
 from asterism.graph.network import Graph, Node
 from asterism.graph.stages import Array
+from asterism.runtime.net import Net
 
 KINDS = (
     *("conv sparse", "conv dense", "conv rows", "conv columns", "conv planes", "conv quads"),
@@ -38,8 +36,6 @@ KINDS = (
     ),
     *("rows sparse", "rows rows", "rows dense", "recurrent sparse", "recurrent dense"),
 )
-VERSION = 1  # of the kernels and of the cost model that the factors are of
-LEAST, MOST = 0.1, 10.0  # a factor beyond is not believed
 RUNS = 7
 
 
@@ -73,85 +69,19 @@ def calibrate() -> dict[str, float]:
         if ratio is not None:
             ratios.setdefault(trial.kind, []).append(math.log(ratio))
     factors = {
-        kind: round(min(MOST, max(LEAST, math.exp(float(np.mean(logs))))), 3)
+        kind: round(min(machine.MOST, max(machine.LEAST, math.exp(float(np.mean(logs))))), 3)
         for kind, logs in ratios.items()
     }
-    level = library.choose_level(found)
-    _measured[level] = factors
-    from asterism.storage.atomic_files import write_json
-
-    write_json(_path(level), {"processor": processor(), "factors": factors})
+    machine.keep(library.choose_level(found), factors)
     return factors
 
 
 def is_calibrated() -> bool:
     """Whether there is nothing left to calibrate."""
     found = library.load()
-    if found is None or _is_off():
+    if found is None or machine.is_off():
         return True
-    return bool(_known(library.choose_level(found)))
-
-
-def machine(level: int) -> cost.Machine:
-    """What is known of this machine, for kernels of an instruction set."""
-    return cost.Machine({} if _is_off() else _known(level))
-
-
-_measured: dict[int, Mapping[str, float]] = {}  # in this process, by the level of the kernels
-
-
-def _known(level: int) -> Mapping[str, float]:
-    return _measured.get(level) or _read(level)
-
-
-def _is_off() -> bool:
-    return os.environ.get("ASTERISM_CALIBRATION") == "none"
-
-
-# ---------------------------------------------------------------------- where factors are kept
-
-
-@cache
-def _read(level: int) -> Mapping[str, float]:
-    """The factors that were kept; none where there are none, or where the file is damaged."""
-    if not _folder().is_dir():
-        return {}
-    import json  # at need: a network should be there soon
-
-    try:
-        kept = json.loads(_path(level).read_bytes())
-        factors = {str(kind): float(factor) for kind, factor in kept["factors"].items()}
-        right = kept["processor"] == processor()
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return {}
-    return factors if right and all(LEAST <= each <= MOST for each in factors.values()) else {}
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "asterism")
-
-
-def _path(level: int) -> Path:
-    name = "".join(each if each.isalnum() else "-" for each in processor())
-    return _folder() / f"kernels-{VERSION}-{library.LEVELS[level]}-{name}.json"
-
-
-@cache
-def processor() -> str:
-    """Its name, as far as the system tells."""
-    if sys.platform == "linux":
-        try:
-            # Its first lines: where there are a hundred processors the whole takes a while.
-            with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
-                lines = file.read(4096).splitlines()
-        except OSError:
-            lines = []
-        for line in lines:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    import platform
-
-    return platform.processor() or platform.machine()
+    return bool(machine.known(library.choose_level(found)))
 
 
 # ---------------------------------------------------------------------- what is measured
@@ -197,8 +127,6 @@ def _conv(extent: int, groups: int = 1) -> Node:
 
 def _measure(trial: Trial) -> float | None:
     """How many times longer a layer takes than predicted; None where this kernel cannot run it."""
-    from asterism.runtime.net import Net
-
     many = trial.batch > 1
     token = cost.MACHINE.set(cost.Machine({}, frozenset([trial.kind])))
     try:

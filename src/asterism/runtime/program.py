@@ -18,10 +18,10 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
 from asterism.kernels.library import LANES
 from asterism.runtime.building import Ends
-from asterism.runtime.calibration import machine
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
+from asterism.runtime.machine import machine
 from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
 
 

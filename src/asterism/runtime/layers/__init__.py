@@ -2,6 +2,7 @@
 
 convolutions    the steps of convolutions
 whole_channels  those of convolutions over whole channels
+places          dense convolutions place by place
 planes          channels with zeros between their rows, and weights for them
 recurrence      the steps of recurrent layers, and of linear ones over rows
 windows         how a convolution reads its packed input

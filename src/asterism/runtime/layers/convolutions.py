@@ -65,7 +65,7 @@ class Convolutions(WholeChannelSteps):
             yield chain
 
     def _choose_together(self, chain: list[FusedLayer], seconds: list[float]) -> list[bool]:
-        """Which of a chain go place by place, where each would take so many seconds."""
+        """Which of a chain go place by place; the seconds are what each would take by it."""
         wanted = cost.machine().only
         pairs = list(zip(chain, seconds, strict=True))
         if wanted:
