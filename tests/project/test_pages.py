@@ -33,6 +33,7 @@ from asterism.export import dense_engines
 from asterism.export.onnx import onnx_bytes
 from support.command_line import asterism as run_asterism
 from support.command_line import script
+from support.c_library import has_cmake
 from support.compiled_c import COMPILER
 from support.in_node import NODE
 from support.networks import make_mlp
@@ -233,7 +234,8 @@ int main(void)
 
 def test_no_page_has_code_that_nothing_runs() -> None:
     for page in PAGES:
-        assert languages(page) <= ({"python", "c", "js"} if page == DEPLOY else {"python"}), page
+        run = {"python", "c", "cmake", "js"} if page == DEPLOY else {"python"}
+        assert languages(page) <= run, page
 
 
 def exported(folder: Path, *out: str) -> list[float]:
@@ -245,19 +247,56 @@ def exported(folder: Path, *out: str) -> list[float]:
     return net(np.zeros((1, 20), np.float32))[0].tolist()  # type: ignore[no-any-return]
 
 
-def printed(*command: str | Path, folder: Path) -> list[float]:
+def output(*command: str | Path, folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return [float(line) for line in done.stdout.split()]
+    return done.stdout
+
+
+def printed(*command: str | Path, folder: Path) -> list[float]:
+    return [float(line) for line in output(*command, folder=folder).split()]
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 def test_c_on_a_page_runs(tmp_path: Path) -> None:
     expected = exported(tmp_path, "net.c", "--header")
-    (code,) = blocks(DEPLOY, "c")
+    _, code, _ = blocks(DEPLOY, "c")
     (tmp_path / "main.c").write_text(code + MAIN)
     printed(COMPILER, "-o", "main", "main.c", "net.c", "-lm", folder=tmp_path)  # type: ignore[arg-type]
     assert printed(tmp_path / "main", folder=tmp_path) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_c_for_the_least_ram_on_a_page_runs(tmp_path: Path) -> None:
+    data = f"{ROOT / 'tests/support/small.py'}:loaders"
+    options = ("--int8", "--for", "ram", "--header", "--data", data)
+    expected = exported(tmp_path, "net8.c", *options)
+    *_, code = blocks(DEPLOY, "c")
+    show = MAIN.replace("NET_OUTPUT", "NET8_OUTPUT").replace(
+        "out[i]", "out[i] * (double)NET8_OUTPUT_SCALE"
+    )
+    (tmp_path / "main.c").write_text('#include "net8.h"\n' + code + show)
+    printed(COMPILER, "-o", "main", "main.c", "net8.c", folder=tmp_path)  # type: ignore[arg-type]
+    off = 0.05 * max(map(abs, expected))  # of the largest number: 8 bits
+    assert printed(tmp_path / "main", folder=tmp_path) == pytest.approx(expected, abs=off)
+
+
+@pytest.mark.skipif(not has_cmake(), reason="there is no cmake")
+def test_the_c_library_on_a_page_runs(tmp_path: Path) -> None:
+    expected = exported(tmp_path, "net.c")
+    (cmake,), (code, *_) = blocks(DEPLOY, "cmake"), blocks(DEPLOY, "c")
+    (tmp_path / "asterism").symlink_to(ROOT)
+    project = "cmake_minimum_required(VERSION 3.15)\nproject(page C)\n"
+    project += "add_executable(your_program main.c)\n"
+    (tmp_path / "CMakeLists.txt").write_text(project + cmake)
+    include, body = code.split("\n", 1)
+    buffers = f"static float pixels[20], scores[{len(expected)}];\n"
+    show = MAIN.replace("NET_OUTPUT", str(len(expected))).replace("out[i]", "scores[i]")
+    main = show.replace("    step();\n", body)
+    (tmp_path / "main.c").write_text(f"{include}\n{buffers}{main}")
+    output("cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Debug", folder=tmp_path)
+    output("cmake", "--build", "build", folder=tmp_path)
+    assert printed("build/your_program", folder=tmp_path) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no node")

@@ -56,7 +56,8 @@ class DropAndGrow(Masked):
                 optimizer.rewire(0.3)       # while the gradient of all weights is there
             optimizer.step()
 
-    The arguments are those of `Masked`.
+    include, exclude  glob patterns over layers; see `asterism.weights.targets`
+    freeze_zeros      zeros already in the model count as pruned; False to start from none
     """
 
     @torch.no_grad()

@@ -128,7 +128,7 @@ void asterism_keep(float *values, const uint8_t *kept, int64_t size)
     }
 }
 
-/* The first `count` places that are kept, rising; there are so many. */
+/* The first `count` places that are kept, rising; there are at least that many. */
 void asterism_list_kept(const uint8_t *kept, int64_t count, int64_t *places)
 {
     int64_t found = 0;
