@@ -44,8 +44,8 @@ def test_reproduce_tells_first_what_it_does_and_how_long_it_takes(smoke):
     assert second.startswith("less than a minute on this machine")
 
 
-def test_reproduce_can_be_quiet(tmp_path):
-    done = asterism(*SMOKE, "--out", tmp_path, "--methods", "magnitude", "-q")
+def test_reproduce_can_be_quiet(smoke):
+    done = asterism(*SMOKE, "--out", smoke, "--resume", "-q")
     assert done.returncode == 0
     assert done.stderr == ""
     assert "dense" in done.stdout.lower()

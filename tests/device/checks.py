@@ -99,7 +99,17 @@ INNERS: dict[str, Callable[..., Any]] = {
     "AdamW": lambda params: torch.optim.AdamW(params, lr=0.01),
     "AdamW foreach": lambda params: torch.optim.AdamW(params, lr=0.01, foreach=True),
 }
-every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+FAST = {"affine, lam", "proximal", "splicing", "masked"}
+"""Of the forms, those that `make test` tries."""
+
+
+def marks(name: str) -> Any:
+    return () if name in FAST else pytest.mark.slow
+
+
+every_form = pytest.mark.parametrize(
+    "form", [pytest.param(form, id=name, marks=marks(name)) for name, form in FORMS.items()]
+)
 every_inner = pytest.mark.parametrize(
     "inner",
     [
@@ -233,7 +243,7 @@ def test_training_is_what_it_is_on_the_cpu(form: Form, inner: Any) -> None:
         assert (other.get_parameter(name).detach().cpu()[~mask] == 0).all()
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in FORMS])
 @every_inner
 @pytest.mark.parametrize("density", [None, 0.6, 0.1])
 def test_a_step_never_waits_for_the_device(name: str, inner: Any, density: float | None) -> None:

@@ -205,6 +205,7 @@ TRAINED = "from support.small import loaders, trained\n"
 TRAINED += "model, (train_loader, valid_loader) = trained(), loaders()\n"
 
 
+@pytest.mark.slow
 def test_python_for_many_machines_runs_on_one(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
