@@ -26,9 +26,9 @@ from support.properties import NIGHTLY
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time, and no clock: a busy machine is no failure.
-settings.register_profile("asterism", derandomize=True, deadline=None)
+settings.register_profile(NIGHTLY, derandomize=True, deadline=None)  # see support.properties
+settings.register_profile("asterism", settings.get_profile(NIGHTLY), max_examples=40)
 settings.load_profile("asterism")
-settings.register_profile(NIGHTLY, settings.get_profile("asterism"))  # see support.properties
 
 # So that layers of a few weights take the way of large ones, where few of them are alive.
 asterism.scaling.layer.WORTH_LISTING = 1

@@ -94,9 +94,10 @@ def assert_same_end(out: Path, run: Path) -> None:
     assert ends[0] == ends[1]
 
 
-KILLS = [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+KILLS = [(signal.SIGKILL, -9), (signal.SIGINT, 130)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), KILLS)
 def test_killed_in_the_middle_of_a_trial_it_ends_in_the_same_bits(how, code, run, tmp_path):
     reached = []
@@ -158,6 +159,7 @@ def test_weights_come_from_a_file(tmp_path):
     assert json.loads(done.stdout)["dense"]["metric"] == task().evaluate(trained())
 
 
+@pytest.mark.slow
 def test_a_budget_in_minutes_is_shown_in_minutes(tmp_path):
     """To a person, that is in a terminal."""
     ours, theirs = pty.openpty()
