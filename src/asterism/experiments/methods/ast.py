@@ -18,8 +18,8 @@ from typing import Literal
 from torch import nn
 
 from asterism.errors import InputError
-from asterism.experiments.data.augmentation import Shift
-from asterism.experiments.methods.method import Method, Setup, gradual_cut, sgd
+from asterism.experiments.data.augmentation import Augment
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, images, sgd
 from asterism.experiments.results import History
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import count, lamp
@@ -73,7 +73,7 @@ class AffineScalingTransformation(Method):
     score: str = "lamp"
     lr: float = 0.05
     weight_decay: float = 0.0
-    augment: Shift | None = None
+    augment: Augment | None = None
     epoch_share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class AffineScalingTransformation(Method):
             "global": f"{gradual}global {self.score}",
             "layerwise": f"layer by layer, {shares} shares",
         }
-        return cuts.get(self.cut_by, "none") + (", shifted images" if self.augment else "")
+        return cuts.get(self.cut_by, "none") + images(self.augment)
 
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         if self.nonzeros is not None:

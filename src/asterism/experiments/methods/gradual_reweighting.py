@@ -11,41 +11,25 @@ from dataclasses import dataclass, field, replace
 
 from torch import nn
 
-from asterism.experiments.data.augmentation import Augment
-from asterism.experiments.methods.method import Method, Setup, gradual_cut, sgd
+from asterism.experiments.methods.magnitude import GradualMagnitude
+from asterism.experiments.methods.method import Setup, gradual_cut, sgd
 from asterism.scaling.penalties import Penalty, ReweightedL1
 from asterism.scaling.proximal import ProximalReweighting
 from asterism.scaling.schedules import cubic
 
 
 @dataclass(frozen=True)
-class GradualReweighting(Method):
-    """Cuts to `density` over `cut_epochs` under a pull that rises to `lam`, then retrains.
+class GradualReweighting(GradualMagnitude):
+    """The control's cut and retraining; while it cuts, a pull rises to `lam`.
 
-    penalty         of all layers
-    lam             weight of the penalty at the end of the cut; it rises in proportion to the steps
-    density         the share of all weights that stays
-    cut_epochs      over which it falls
-    retrain_epochs  without a penalty
-    score           what the cut compares
-    lr              the highest learning rate
-    weight_decay    of the inner optimizer
-    augment         changes the images of each batch
+    weight_decay  of the inner optimizer
+    penalty       of all layers
+    lam           weight of the penalty at the end of the cut; it rises in proportion to the steps
     """
 
+    weight_decay: float = 5e-4
     penalty: Penalty = field(default_factory=lambda: ReweightedL1(0.3))
     lam: float = 0.1
-    density: float = 0.0128
-    cut_epochs: int = 6
-    retrain_epochs: int = 6
-    score: str = "lamp"
-    lr: float = 0.05
-    weight_decay: float = 5e-4
-    augment: Augment | None = None
-
-    @property
-    def cut(self) -> str:
-        return f"gradual, global {self.score}" + (", augmented images" if self.augment else "")
 
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         optimizer = ProximalReweighting(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from asterism.experiments.data.augmentation import Shift
-from asterism.experiments.methods.method import Method, Setup, gradual_cut, wrap
+from asterism.experiments.data.augmentation import Augment
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, images, wrap
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import geometric
 
@@ -26,7 +26,7 @@ class Polish(Method):
     nonzeros: int | None = None
     cut_epochs: int = 0
     retrain_epochs: int = 20
-    augment: Shift | None = None
+    augment: Augment | None = None
     score: str = "magnitude"
     lr: float = 0.05
     weight_decay: float = 0.0
@@ -34,7 +34,7 @@ class Polish(Method):
     @property
     def cut(self) -> str:
         cut = "none" if self.nonzeros is None else f"gradual, global {self.score}"
-        return cut + (", shifted images" if self.augment else "")
+        return cut + images(self.augment)
 
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         optimizer = wrap(model, self.weight_decay, freeze_zeros=True)
