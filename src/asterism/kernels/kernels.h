@@ -27,6 +27,8 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/taps.h"
 #include "training/sums.h"
 #include "training/layers.h"
+#include "training/dense.h"
+#include "training/winograd.h"
 #ifdef SUMS
 #include "layers/conv_rows.h"
 #endif
@@ -46,6 +48,8 @@ const Kernels KERNELS = {
     .finite = all_finite,
     .training = {
         .width = WIDTH, .sum_rows = sum_rows, .dot_rows = dot_rows, .fold_sums = fold_sums,
+        .sum_rows_dense = sum_rows_dense, .dot_rows_dense = dot_rows_dense,
+        .winograd_row = winograd_row, .winograd_dot_row = winograd_dot_row,
         .norm_moments = norm_moments, .norm_apply = norm_apply, .norm_sums = norm_sums,
         .norm_backward = norm_backward, .halve = halve, .halve_backward = halve_backward,
     },

@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 12  # as in kernels/program.h
+INTERFACE = 13  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -110,6 +110,8 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_profile.argtypes = [*[c_void_p] * 3, c_int64, POINTER(c_double)]
     library.asterism_conv_forward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_conv_backward.argtypes = [c_int, *[c_void_p] * 6, c_int64]
+    library.asterism_winograd_forward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
+    library.asterism_winograd_backward.argtypes = [c_int, *[c_void_p] * 6, c_int64]
     library.asterism_norm_forward.argtypes = [c_int, c_void_p, c_float, *[c_void_p] * 7, c_int64]
     library.asterism_norm_backward.argtypes = [c_int, c_void_p, c_float, *[c_void_p] * 10, c_int64]
     library.asterism_halve.argtypes = [c_int, c_void_p, c_void_p, c_void_p, c_int64]

@@ -1,5 +1,7 @@
 """Layers that compute with their non-zero weights, forward and backward, for autograd.
 
+A convolution with most of its weights computes with all of them; its zeros get no gradient either.
+
 Owns the calls of the kernels in kernels/training. Values are blocks of images, 16 side by side, as
 (blocks, channels, height, width, 16). In the last block some lanes may be no images: whatever they
 hold, their gradients are zero.
@@ -13,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -67,7 +68,7 @@ class Geometry:
 def convolve(
     value: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry, kernels: Kernels
 ) -> Tensor:
-    """The convolution through the non-zeros of its weight.
+    """The convolution, through the non-zeros of its weight or, where that is faster, all of it.
 
     value     (blocks, channels, height, width, 16)
     weight    (units, channels of a group, height, width): its zeros get no gradient
@@ -79,18 +80,15 @@ def convolve(
     return made
 
 
-def convolve_dense(
-    value: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry
-) -> Tensor:
-    """The same by torch; zeros of the weight get no gradient here either.
-
-    The arguments are those of `convolve`.
-    """
-    images = value.movedim(-1, 1).flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    alive = weight * (weight != 0)
-    moving = (geometry.stride, geometry.padding, geometry.dilation, geometry.groups)
-    made = F.conv2d(images, alive, bias, *moving)
-    return made.view(-1, LANES, *made.shape[1:]).movedim(1, -1)
+def _choose(weight: Tensor, geometry: Geometry) -> str:
+    """The fastest kernels for a weight, by the share of its non-zeros, as measured."""
+    if geometry.groups > 1:
+        return "sparse"
+    share = int(weight.count_nonzero()) / max(weight.numel(), 1)
+    plain = geometry.stride == geometry.dilation == (1, 1) and max(geometry.padding) <= 2
+    if plain and weight.shape[2:] == (3, 3) and share > 0.08 + 5 / min(weight.shape[:2]):
+        return "winograd"
+    return "dense" if share > 0.55 else "sparse"
 
 
 class _Convolution(Function):
@@ -109,22 +107,25 @@ class _Convolution(Function):
         out = geometry.out((height, width), (kernel_h, kernel_w))
         sizes = [blocks, channels, height, width, units, *out, kernel_h, kernel_w]
         sizes += [*geometry.stride, *geometry.padding, *geometry.dilation, geometry.groups]
+        way = _choose(weight, geometry)
+        name = "winograd" if way == "winograd" else "conv"
+        sizes.append(way == "dense")
         made = value.new_empty(blocks, units, *out, LANES)
         if max(value[0].numel(), made[0].numel()) > MOST:
             raise InputError("a layer with this many values for an image cannot be trained live")
-        kernels.run("conv_forward", sizes, weight, bias, value, made)
+        kernels.run(f"{name}_forward", sizes, weight, bias, value, made)
         ctx.save_for_backward(value, weight)
-        ctx.call = sizes, kernels
+        ctx.call = name, sizes, kernels
         return made
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         value, weight = ctx.saved_tensors
-        sizes, kernels = ctx.call
+        name, sizes, kernels = ctx.call
         gradient = gradients[0].contiguous()
         to_weight = torch.zeros_like(weight)
         to_value = torch.empty_like(value) if ctx.needs_input_grad[0] else None
-        kernels.run("conv_backward", sizes, weight, value, gradient, to_weight, to_value)
+        kernels.run(f"{name}_backward", sizes, weight, value, gradient, to_weight, to_value)
         to_bias = gradient.sum((0, 2, 3, 4)) if ctx.needs_input_grad[2] else None
         return to_value, to_weight, to_bias, None, None
 

@@ -10,20 +10,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from asterism.graph.live.layers import (
-    Geometry,
-    Kernels,
-    Normalised,
-    convolve,
-    convolve_dense,
-    halve,
-)
+from asterism.graph.live.layers import Geometry, Kernels, Normalised, convolve, halve
 from asterism.graph.live.plain import PLAIN, NotLiveError, Run
 from asterism.graph.network import Graph, Node
 from asterism.graph.operations.pooling import halves
+
+MOST_OF_A_MATRIX = 0.1  # with more of its weights, torch is faster
 
 
 class Step(NamedTuple):
@@ -110,13 +106,7 @@ class Plan:
         geometry = Geometry(
             node.pair("stride"), node.pair("padding"), node.pair("dilation"), node["groups"]
         )
-
-        def run(_: int, value: Tensor) -> Tensor:
-            if _dense_is_faster(weight):
-                return convolve_dense(value, weight, bias, geometry)
-            return convolve(value, weight, bias, geometry, self.kernels)
-
-        return run
+        return lambda _, value: convolve(value, weight, bias, geometry, self.kernels)
 
     def _parameters(self, node: Node) -> tuple[nn.Parameter, nn.Parameter | None]:
         params = dict(self.model.named_parameters(remove_duplicate=False))
@@ -155,11 +145,6 @@ class _Norm:
         return _Norm(self.node, (*self.inputs, second if first == before else first), False, inside)
 
 
-def _dense_is_faster(weight: Tensor) -> bool:
-    """As measured, with what it takes to bring the images into torch's order and back."""
-    return min(weight.shape[:2]) >= 64 and 2 * int(weight.count_nonzero()) > weight.numel()
-
-
 def _check_type(tensor: Tensor) -> None:
     if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
         raise NotLiveError("only parameters of type float32 on the CPU can be trained live")
@@ -169,6 +154,9 @@ def _linear(value: Tensor, weight: Tensor, bias: Tensor | None, kernels: Kernels
     """A convolution of 1×1 over one row: the blocks, side by side, in as many parts as threads."""
     if value.dim() != 3:
         raise NotLiveError("a linear layer over sequences cannot be trained live")
+    if weight.count_nonzero() > MOST_OF_A_MATRIX * weight.numel():
+        alive = weight * (weight != 0)  # zeros get no gradient
+        return F.linear(value.transpose(1, 2), alive, bias).transpose(1, 2)
     blocks, channels, lanes = value.shape
     parts = torch.get_num_threads()
     parts = parts if blocks % parts == 0 else 1

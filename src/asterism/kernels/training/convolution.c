@@ -1,15 +1,12 @@
 /* A convolution in training: its non-zeros are collected, and blocks of images go through them.
 
    The weights are dense in memory, and scanned at each call: whatever pruned them, the non-zeros
-   are those of this moment. Zeros get no gradient. A linear layer is a convolution of 1×1. */
+   are those of this moment. Zeros get no gradient. A linear layer is a convolution of 1×1. A dense
+   layer computes with all weights, zeros too: each unit has the same taps, and several share what
+   they read. */
 #include <stdlib.h>
 #include <string.h>
 #include "frame.h"
-
-enum {
-    T_BLOCKS, T_CHANNELS, T_HEIGHT, T_WIDTH, T_UNITS, T_OUT_H, T_OUT_W, T_KERNEL_H, T_KERNEL_W,
-    T_STRIDE_H, T_STRIDE_W, T_PAD_H, T_PAD_W, T_APART_H, T_APART_W, T_GROUPS, /* apart: dilation */
-};
 
 /* A non-zero: row and column are its place in the kernel, index that among the weights. */
 typedef struct {
@@ -21,12 +18,12 @@ static Live *collect(const int64_t *n, const float *weight, int64_t *count)
 {
     int64_t own = n[T_CHANNELS] / n[T_GROUPS], kernel = n[T_KERNEL_H] * n[T_KERNEL_W], found = 0;
     int64_t weights = n[T_UNITS] * own * kernel;
-    for (int64_t i = 0; i < weights; i++) found += weight[i] != 0;
+    for (int64_t i = 0; i < weights; i++) found += n[T_DENSE] || weight[i] != 0;
     Live *live = malloc((size_t)(found + 1) * sizeof *live);
     if (!live) return NULL;
     *count = 0;
     for (int64_t i = 0; i < weights; i++)
-        if (weight[i] != 0) {
+        if (n[T_DENSE] || weight[i] != 0) {
             int64_t unit = i / (own * kernel), group = unit / (n[T_UNITS] / n[T_GROUPS]);
             live[(*count)++] = (Live){
                 .unit = unit, .channel = group * own + i / kernel % own, .index = i,
@@ -166,6 +163,7 @@ static void inverse_free(Inverse *v)
 typedef struct {
     const int64_t *n;
     const Training *kernels;
+    void (*sum_rows)(const Sums *, const float *, const float *, float *);
     Frame frame;
     Sums sums;
     Inverse inverse;
@@ -189,20 +187,37 @@ static void forward_block(const Conv *c, const float *in, float *out, float *mem
     for (int64_t y = 0; y < c->frame.out_rows; y += c->frame.band) {
         s.rows = smaller(c->frame.band, c->frame.out_rows - y);
         const float *from = asterism_frame_fill(&c->frame, in, y, memory);
-        c->kernels->sum_rows(&s, c->bias, from, out + y * s.out_row);
+        c->sum_rows(&s, c->bias, from, out + y * s.out_row);
     }
 }
 
+/* The units of a dense layer up to whole vectors: its gradients are (taps, units). */
+static int64_t wide(const int64_t *n) { return (n[T_UNITS] + LANES - 1) / LANES * LANES; }
+
+/* The totals so far of (taps, units), in double, and zeros again. */
+static void fold_dense(const int64_t *n, float *sums, double *totals, int64_t taps)
+{
+    for (int64_t u = 0; u < n[T_UNITS]; u++)
+        for (int64_t t = 0; t < taps; t++) totals[u * taps + t] += sums[t * wide(n) + u];
+    memset(sums, 0, (size_t)(taps * wide(n)) * sizeof(float));
+}
+
 static void weights_block(const Conv *c, const float *in, const float *gradient, float *memory,
-                          float *sums, double *totals)
+                          float *turned, float *sums, double *totals)
 {
     Sums s = c->sums;
     for (int64_t y = 0; y < c->frame.out_rows; y += c->frame.band) {
         s.rows = smaller(c->frame.band, c->frame.out_rows - y);
         const float *from = asterism_frame_fill(&c->frame, in, y, memory);
-        c->kernels->dot_rows(&s, from, gradient + y * s.out_row, sums);
+        if (c->n[T_DENSE])
+            c->kernels->dot_rows_dense(&s, from, gradient + y * s.out_row, turned, sums);
+        else
+            c->kernels->dot_rows(&s, from, gradient + y * s.out_row, sums);
     }
-    c->kernels->fold_sums(sums, totals, c->count);
+    if (c->n[T_DENSE])
+        fold_dense(c->n, sums, totals, c->count / c->n[T_UNITS]);
+    else
+        c->kernels->fold_sums(sums, totals, c->count);
 }
 
 static void inverse_block(const Conv *c, const float *gradient, float *to_in, float *memory)
@@ -215,7 +230,7 @@ static void inverse_block(const Conv *c, const float *gradient, float *to_in, fl
             Sums s = c->inverse.phases[i];
             int64_t first = i / n[T_STRIDE_W] * n[T_WIDTH] + i % n[T_STRIDE_W];
             s.rows = smaller(f->band, s.rows - y);
-            c->kernels->sum_rows(&s, NULL, from, to_in + first * LANES + y * s.out_row);
+            c->sum_rows(&s, NULL, from, to_in + first * LANES + y * s.out_row);
         }
     }
 }
@@ -226,15 +241,18 @@ static void conv_part(void *of, int64_t part)
     const int64_t *n = c->n;
     int64_t in = n[T_CHANNELS] * n[T_HEIGHT] * n[T_WIDTH] * LANES;
     int64_t out = n[T_UNITS] * n[T_OUT_H] * n[T_OUT_W] * LANES;
-    int64_t lanes = c->gradient ? c->count * c->kernels->width : 0;
+    int64_t lanes = c->gradient ? c->count * c->kernels->width : 0, turning = 0;
+    if (c->gradient && n[T_DENSE])
+        lanes = c->count / n[T_UNITS] * wide(n), turning = n[T_OUT_W] * LANES * wide(n);
     int64_t framed = asterism_frame_floats(&c->frame);
     if (c->to_in && asterism_frame_floats(&c->inverse.frame) > framed)
         framed = asterism_frame_floats(&c->inverse.frame);
-    float *memory = floats(framed), *sums = floats(lanes);
-    if (!memory || !sums) {
+    float *memory = floats(framed), *sums = floats(lanes), *turned = floats(turning);
+    if (!memory || !sums || !turned) {
         c->status = NO_MEMORY;
     } else {
         memset(sums, 0, (size_t)lanes * sizeof(float));
+        memset(turned, 0, (size_t)turning * sizeof(float));
         int64_t last = n[T_BLOCKS] * (part + 1) / c->parts;
         for (int64_t b = n[T_BLOCKS] * part / c->parts; b < last; b++) {
             if (!c->gradient) {
@@ -242,16 +260,18 @@ static void conv_part(void *of, int64_t part)
                 continue;
             }
             const float *gradient = c->gradient + b * out;
-            weights_block(c, c->in + b * in, gradient, memory, sums, c->totals + part * c->count);
+            weights_block(c, c->in + b * in, gradient, memory, turned, sums,
+                          c->totals + part * c->count);
             if (c->to_in) inverse_block(c, gradient, c->to_in + b * in, memory);
         }
     }
-    free(memory), free(sums);
+    free(memory), free(sums), free(turned);
 }
 
 static int conv_new(Conv *c, const Live *live)
 {
     c->frame = input_frame(c->n);
+    c->sum_rows = c->n[T_DENSE] ? c->kernels->sum_rows_dense : c->kernels->sum_rows;
     if (asterism_frame_new(&c->frame) || !live) return NO_MEMORY;
     if (forward_sums(c->n, &c->frame, &c->sums, live, c->count)) return NO_MEMORY;
     if (c->to_in && inverse_new(&c->inverse, c->n, live, c->count)) return NO_MEMORY;
@@ -291,7 +311,7 @@ int asterism_conv_backward(int level, const int64_t *n, const float *weight, con
     for (int64_t t = 0; t < c.count && !c.status; t++) {
         double total = 0;
         for (int64_t part = 0; part < c.parts; part++) total += c.totals[part * c.count + t];
-        to_weight[live[t].index] = (float)total;
+        to_weight[live[t].index] = live[t].weight != 0 ? (float)total : 0;
     }
     conv_free(&c), free(live), free(c.totals);
     return c.status;
