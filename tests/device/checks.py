@@ -434,7 +434,7 @@ def test_live_weights_are_left_to_the_cpu() -> None:
     optimizer = Masked(torch.optim.SGD(model.parameters(), lr=0.1), model)
     optimizer.prune(density=0.02)
     inputs = (torch.zeros(8, 20, device=DEVICE),)
-    assert live_forward.live_if_worth(model, optimizer.masks(), inputs) is None
+    assert live_forward.live_if_worth(model, optimizer.masks, inputs) is None
 
 
 def test_the_random_state_of_a_device_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:

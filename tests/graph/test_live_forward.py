@@ -319,7 +319,7 @@ def test_live_weights_leave_the_running_averages_when_they_are_compared() -> Non
     inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
     model = nn.Sequential(nn.Linear(784, 51), nn.BatchNorm1d(51), nn.ReLU(), nn.Linear(51, 4))
     before = copy.deepcopy(dict(model.named_buffers()))
-    assert live_if_worth(model, pruned(model).masks(), [inputs]) is not None
+    assert live_if_worth(model, pruned(model).masks, [inputs]) is not None
     for name, buffer in model.named_buffers():
         assert torch.equal(buffer, before[name]), name
 
@@ -418,19 +418,50 @@ def pruned(model: nn.Module) -> AffineScaling:
 def test_live_weights_are_used_where_that_is_exact() -> None:
     inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
     model = lenet300()
-    assert live_if_worth(model, pruned(model).masks(), [inputs]) is not None
-    assert live_if_worth(model, pruned(model).masks(), [inputs, inputs]) is None
+    assert live_if_worth(model, pruned(model).masks, [inputs]) is not None
+    assert live_if_worth(model, pruned(model).masks, [inputs, inputs]) is None
 
 
 def test_a_network_of_3x3_convolutions_is_trained_live_at_any_density() -> None:
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     for make in (resnet8, resnet20):
-        assert live_if_worth(make(), {}, [images]) is not None
+        assert live_if_worth(make(), dict, [images]) is not None
 
 
-@pytest.mark.parametrize("change", ["zero", "dense", "dropout"])
+@pytest.mark.parametrize(("make", "shape"), [(resnet8, (3, 32, 32)), (lenet300, (784,))])
+def test_a_zero_that_is_not_pruned_gets_the_gradient_that_torch_gives_it(
+    make: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
+    """Half of what a cut left sinks to zero; of these zeros and the pruned only they may learn."""
+    generator = torch.Generator().manual_seed(0)
+    model = make()
+    optimizer = pruned(model)
+    asleep = {}
+    with torch.no_grad():
+        for param in model.parameters():
+            if param.dim() == 1:  # no ReLU at exactly zero, where torch and we may differ
+                param.copy_(torch.randn(param.shape, generator=generator))
+        for name, weight in optimizer.weights().items():
+            asleep[name] = (torch.rand(weight.shape, generator=generator) < 0.5) & (weight != 0)
+            weight[asleep[name]] = 0
+    images = torch.randn(32, *shape, generator=generator)
+    forward = live_forward(model, images[:1], masks=optimizer.masks)
+    labels = torch.arange(len(images)) % 10
+    (_, found), (_, expected) = (
+        outputs_and_gradients(model, way, images, labels) for way in (forward, model)
+    )
+    for name, mask in optimizer.masks().items():
+        near = 1e-4 * float(expected[name].abs().max())
+        torch.testing.assert_close(
+            found[name][asleep[name]], expected[name][asleep[name]], rtol=1e-3, atol=near
+        )
+        assert asleep[name].any()
+        assert not found[name][~mask].any()
+
+
+@pytest.mark.parametrize("change", ["dense", "dropout"])
 def test_live_weights_are_not_used_where_that_would_change_the_training(change: str) -> None:
-    """A zero that is not pruned may yet learn; dropout is only there in training."""
+    """With most weights alive dense kernels are faster; dropout is only there in training."""
     inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
     layers = [nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 3)]
     if change == "dropout":
@@ -439,14 +470,11 @@ def test_live_weights_are_not_used_where_that_would_change_the_training(change: 
     optimizer = pruned(model)
     masks = optimizer.masks()
     with torch.no_grad():
-        if change == "zero":
-            alive = model[0].weight.view(-1).nonzero()[0]
-            model[0].weight.view(-1)[alive] = 0
         if change == "dense":
             model[0].weight.fill_(0.1)
             masks = {name: torch.ones_like(mask) for name, mask in masks.items()}
             model[2].weight.fill_(0.1)
-    assert live_if_worth(model, masks, [inputs]) is None
+    assert live_if_worth(model, lambda: masks, [inputs]) is None
 
 
 def test_supervised_training_of_a_sparse_network_is_the_same_through_its_live_weights(

@@ -28,7 +28,8 @@ from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
 from asterism.experiments.training import Forward, Watch, train
 from asterism.export.checkpoints import write_checkpoint
 from asterism.graph.compaction import compact
-from asterism.graph.live_forward import NotLiveError, live_forward
+from asterism.graph.live_forward import NotLiveError, live_forward, live_if_worth
+from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.storage.atomic_files import read_json, write_json
 from asterism.storage.config import describe
 from asterism.storage.provenance import provenance
@@ -167,7 +168,7 @@ def train_phases(
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
             augment=setup.augment,
-            forward=None if small is None else fast_forward(network, data),
+            forward=fast_forward(network, data, setup.optimizer, pays=small is not None),
             checkpoint=folder / f"checkpoint{number or ''}.pt",
             resume=resume,
             watch=lambda record: watch(of_all(record)),
@@ -181,10 +182,22 @@ def train_phases(
     return history
 
 
-def fast_forward(network: nn.Module, data: Dataset) -> Forward | None:
-    """Through the non-zeros alone, where the network and this installation allow it."""
+def fast_forward(
+    network: nn.Module, data: Dataset, optimizer: SparseOptimizer, *, pays: bool
+) -> Forward | None:
+    """Through the live weights alone, where the network and this installation allow it.
+
+    network    what is trained
+    data       whose images it takes
+    optimizer  its masks say which weights are alive
+    pays       whether that is known to be faster, as without dead units it is; then what is zero
+               stays zero, pruned or not
+    """
+    images = data.train.images
+    if not pays:
+        return live_if_worth(network, optimizer.masks, [images[:16]])
     try:
-        return live_forward(network, data.train.images[:1])
+        return live_forward(network, images[:1])
     except NotLiveError:
         return None
 

@@ -53,6 +53,7 @@ class Stage:
     on_step  called before each step with the progress through the stage, 0 to 1
     share    of the images that an epoch takes, drawn anew for each epoch
     skip     asked once with the history so far: a converged run skips what is left
+    whole    asked before each step: whether pruned weights need their gradients too
 
     The first two are given the setup's optimizer, of whatever class it is.
     """
@@ -64,6 +65,7 @@ class Stage:
     on_step: Callable[[Any, float], Any] = _nothing
     skip: Callable[[History], bool] = _never
     share: float = 1.0
+    whole: Callable[[], bool] = lambda: False
 
 
 @dataclass
@@ -125,7 +127,8 @@ def train(
             drawn = batches(data.train, images, seed, progress.epochs_done, batch_size, augment)
             count = math.ceil(images / batch_size)
             model.train()
-            loss = _train_epoch(forward or model, optimizer, stage, progress.epoch, drawn, count)
+            ways = (forward or model, model)
+            loss = _train_epoch(ways, optimizer, stage, progress.epoch, drawn, count)
             if not (math.isfinite(loss) and _is_finite(model)):
                 _restore(good, model, optimizer)
                 raise DivergedError(
@@ -165,14 +168,17 @@ def measure(model: Forward, optimizer: SparseOptimizer, validation: Split) -> Me
 
 
 def _train_epoch(
-    forward: Forward,
+    ways: tuple[Forward, nn.Module],
     optimizer: SparseOptimizer,
     stage: Stage,
     epoch: int,
     batches: Iterator[Split],
     count: int,
 ) -> float:
-    """One pass over the data; the mean loss, or NaN as soon as it diverges."""
+    """One pass over the data; the mean loss, or NaN as soon as it diverges.
+
+    Of the two ways through the network the second gives every weight its gradient.
+    """
     total, images = torch.zeros(()), 0
     for number, batch in enumerate(batches):
         through = (epoch + number / count) / stage.epochs
@@ -180,6 +186,7 @@ def _train_epoch(
             group["lr"] = stage.lr(through)
         stage.on_step(optimizer, through)
         optimizer.zero_grad()
+        forward = ways[stage.whole()]
         loss = F.cross_entropy(forward(batch.images), batch.labels)
         if not loss.isfinite():
             return math.nan

@@ -31,9 +31,10 @@ from asterism.weights.metrics import evaluating
 WORTH = {(): 0.05, (3, 3): 2.0}
 WORTH_OF_OTHERS = 0.3
 Forward = Callable[[Tensor], Tensor]
+Masks = Callable[[], Mapping[str, Tensor]]
 
 
-def live_forward(model: nn.Module, example: Tensor) -> Forward:
+def live_forward(model: nn.Module, example: Tensor, *, masks: Masks | None = None) -> Forward:
     """The model's forward through its non-zero weights, to train it by in place of `model(x)`.
 
         forward = live_forward(model, images[:1])
@@ -42,15 +43,22 @@ def live_forward(model: nn.Module, example: Tensor) -> Forward:
 
     For networks of convolutions, batch norm, additions, pooling, linear layers and ReLU, as ResNets
     are, in float32; InputError for others. `make bench` measures what it gains.
+
+    model    its parameters are read at each call
+    example  an input, of any batch size
+    masks    gives masks by parameter name, as an optimizer's `masks` does: a weight that is zero
+             and not pruned gets its gradient. Without it no zero does
     """
     loaded = library.load()
     if loaded is None:
         raise NotLiveError("there are no compiled kernels here: train the model itself")
     graph = _capture(model, example)
     kernels = Kernels(loaded, library.choose_level(loaded))
-    steps = Plan(graph, model, kernels).steps()
+    plan = Plan(graph, model, kernels)
+    steps = plan.steps()
 
     def forward(images: Tensor) -> Tensor:
+        plan.may_learn = None if masks is None else masks()
         values = {0: _to_blocks(images)}
         for step in steps:
             values[step.value] = step.run(len(images), *(values[i] for i in step.inputs))
@@ -78,20 +86,18 @@ def _capture(model: nn.Module, example: Tensor) -> Graph:
     return graph
 
 
-def live_if_worth(
-    model: nn.Module, masks: Mapping[str, Tensor], inputs: Sequence[Any]
-) -> Forward | None:
-    """`live_forward` where it is exact and pays, and every zero is pruned for good.
+def live_if_worth(model: nn.Module, masks: Masks, inputs: Sequence[Any]) -> Forward | None:
+    """`live_forward` where it is exact and pays.
 
     It pays with few weights left, and for networks of 3×3 convolutions with any number.
 
-    masks   by parameter name, true where a weight is alive
+    masks   gives masks by parameter name, true where a weight is alive
     inputs  of a batch, on which both ways must agree: a network with dropout does not
     """
-    if len(inputs) != 1 or not _pays(model, masks):
+    if len(inputs) != 1 or not _pays(model, masks()):
         return None
     try:
-        forward = live_forward(model, inputs[0][:1])
+        forward = live_forward(model, inputs[0][:1], masks=masks)
     except NotLiveError:
         return None
     return forward if _agree(model, forward, inputs[0]) else None
@@ -112,9 +118,7 @@ def _pays(model: nn.Module, masks: Mapping[str, Tensor]) -> bool:
     cost = total = 0.0
     for name, param in model.named_parameters():
         if param.dim() > 1:
-            nonzeros = int(param.count_nonzero())
-            if nonzeros < (int(masks[name].sum()) if name in masks else param.numel()):
-                return False  # a zero that may yet learn
-            cost += nonzeros / WORTH.get(tuple(param.shape[2:]), WORTH_OF_OTHERS)
+            alive = int(masks[name].sum()) if name in masks else param.numel()
+            cost += alive / WORTH.get(tuple(param.shape[2:]), WORTH_OF_OTHERS)
             total += param.numel()
     return cost <= total

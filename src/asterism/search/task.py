@@ -267,7 +267,7 @@ def device_of(model: nn.Module) -> torch.device:
 def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Inputs) -> Forward:
     if not isinstance(optimizer, SparseOptimizer) or isinstance(inputs, dict):
         return model
-    return live_if_worth(model, optimizer.masks(), inputs) or model
+    return live_if_worth(model, optimizer.masks, inputs) or model
 
 
 LABELS = ("labels", "label", "targets", "target")

@@ -7,6 +7,6 @@ from asterism.experiments.data.augmentation import CROP_AND_FLIP
 from asterism.experiments.methods import Dense
 
 CIFAR10 = Budget(
-    {"dense": Dense(epochs=32, lr=0.1, augment=CROP_AND_FLIP)},
+    {"dense": Dense(epochs=40, lr=0.1, weight_decay=2e-4, augment=CROP_AND_FLIP)},
     model="resnet8",
 )

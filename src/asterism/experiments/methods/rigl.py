@@ -67,7 +67,13 @@ class RiggedLottery(Method):
                 optimizer.rewire(share)
 
         optimizer.register_step_pre_hook(rewire)  # the gradient is there, and not yet used
-        stage = Stage("train", self.epochs, warmup_cosine(self.lr), on_step=decide)
+        stage = Stage(
+            "train",
+            self.epochs,
+            warmup_cosine(self.lr),
+            on_step=decide,
+            whole=lambda: share > 0,
+        )
         return Setup(optimizer, [stage], self.augment)
 
 

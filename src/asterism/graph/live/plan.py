@@ -6,6 +6,7 @@ Owns which networks can be trained through their non-zeros.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ from asterism.graph.network import Graph, Node
 from asterism.graph.operations.pooling import halves
 
 MOST_OF_A_MATRIX = 0.1  # with more of its weights, torch is faster
+
+
+TINY = 1e-30  # in the place of a zero that may learn: it changes no sum, and gets a gradient
 
 
 class Step(NamedTuple):
@@ -37,6 +41,7 @@ class Plan:
     graph: Graph
     model: nn.Module
     kernels: Kernels
+    may_learn: Mapping[str, Tensor] | None = None  # masks by parameter name; None for no zero
 
     def steps(self) -> list[Step]:
         norms = self._norms()
@@ -99,14 +104,28 @@ class Plan:
 
     def _weighted(self, node: Node) -> Run:
         weight, bias = self._parameters(node)
+        now = self._learning(node, weight)
         if node.op == "linear":
-            return lambda _, value: _linear(value, weight, bias, self.kernels)
+            return lambda _, value: _linear(value, now(), bias, self.kernels)
         if weight.dim() != 4:
             raise NotLiveError("only convolutions over two dimensions can be trained live")
         geometry = Geometry(
             node.pair("stride"), node.pair("padding"), node.pair("dilation"), node["groups"]
         )
-        return lambda _, value: convolve(value, weight, bias, geometry, self.kernels)
+        return lambda _, value: convolve(value, now(), bias, geometry, self.kernels)
+
+    def _learning(self, node: Node, weight: nn.Parameter) -> Callable[[], Tensor]:
+        """What the kernels are given: the weight, with no zero where it may learn."""
+        assert node.weights[0] is not None
+        name = list(self.model.state_dict())[node.weights[0]]
+
+        def now() -> Tensor:
+            if self.may_learn is None:
+                return weight
+            zero, kept = weight == 0, self.may_learn.get(name)
+            return weight + TINY * (zero if kept is None else zero & kept)
+
+        return now
 
     def _parameters(self, node: Node) -> tuple[nn.Parameter, nn.Parameter | None]:
         params = dict(self.model.named_parameters(remove_duplicate=False))
