@@ -103,14 +103,13 @@ Trial = Callable[[Dataset], object]
 
 
 def _trial(job: Job, data: Dataset, live: bool) -> Trial:
-    network, forward = make_model(job), None
+    network = make_model(job)
     if live:
         wrap(network, 0.0).prune(density=SPARSE, score="lamp")
         network = compact(network).model
-        forward = fast_forward(network, data)
     method = Polish(retrain_epochs=1) if live else Dense(epochs=1)
-    setup = method.setup(network)
-    size = job.batch_size
+    setup, size = method.setup(network), job.batch_size
+    forward = fast_forward(network, data, setup.optimizer, pays=live)
     return lambda part: train(
         network, setup.optimizer, setup.stages, part, batch_size=size, forward=forward
     )
