@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ LARGEST_MASK = 1 << 20
 SMALLEST = 220
 """Pixels along the longer side; a smaller picture is shown enlarged."""
 MOST_CHANNELS, MOST_FILTERS = 3, 64
+RGB = 3
 
 BLUE, ORANGE = (0, 114, 178), (213, 94, 0)  # Okabe and Ito's: positive and negative
 
@@ -41,26 +43,43 @@ def mask_picture(weight: Tensor) -> Picture | None:
 
 
 def filter_picture(weight: Tensor, reach: float) -> Picture | None:
-    """Each filter as a tile, input channels below one another; blue above zero, orange below.
+    """Each filter as a tile. Over colour images in their colours, grey for zero; over others blue
+    above zero and orange below, input channels below one another.
 
     None for what is no convolution over a picture. Strength is relative to `reach`.
     """
     if weight.ndim != 4 or weight.shape[1] > MOST_CHANNELS or min(weight.shape[2:]) < 2:
         return None
     filters = weight.detach().float().numpy()[:MOST_FILTERS]
-    count, channels, height, width = filters.shape
-    across = min(count, 10)
-    down = -(-count // across) * channels
+    if filters.shape[1] == RGB:
+        return _png(_tiles([[_in_their_colours(each, reach)] for each in filters]))
+    return _png(_tiles([[_by_sign(values, reach) for values in each] for each in filters]))
+
+
+def _tiles(filters: Sequence[Sequence[NDArray[np.uint8]]]) -> NDArray[np.uint8]:
+    """The tiles of each filter below one another, ten filters side by side, a pixel apart."""
+    across, channels = min(len(filters), 10), len(filters[0])
+    height, width = filters[0][0].shape[:2]
+    down = -(-len(filters) // across) * channels
     pixels = np.zeros((down * (height + 1) - 1, across * (width + 1) - 1, 4), np.uint8)
-    for number, each in enumerate(filters):
-        for channel, values in enumerate(each):
+    for number, tiles in enumerate(filters):
+        for channel, tile in enumerate(tiles):
             top = (number // across * channels + channel) * (height + 1)
             left = number % across * (width + 1)
-            pixels[top : top + height, left : left + width] = _colours(values, reach)
-    return _png(pixels)
+            pixels[top : top + height, left : left + width] = tile
+    return pixels
 
 
-def _colours(values: NDArray[np.float32], reach: float) -> NDArray[np.uint8]:
+def _in_their_colours(values: NDArray[np.float32], reach: float) -> NDArray[np.uint8]:
+    """(3, height, width) as red, green and blue; nearly see-through where all three are zero."""
+    colours = 128 + 127 * np.clip(values / (reach or 1.0), -1, 1).transpose(1, 2, 0)
+    pixels = np.full((*values.shape[1:], 4), 255, np.uint8)
+    pixels[..., :3] = colours.round()
+    pixels[..., 3] = np.where((values == 0).all(0), 20, 255)
+    return pixels
+
+
+def _by_sign(values: NDArray[np.float32], reach: float) -> NDArray[np.uint8]:
     pixels = np.zeros((*values.shape, 4), np.uint8)
     pixels[..., :3] = np.where((values > 0)[..., None], BLUE, ORANGE)
     strength = np.clip(np.abs(values) / (reach or 1.0), 0, 1)
