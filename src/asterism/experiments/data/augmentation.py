@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,40 @@ class Shift:
         chosen = torch.randint(reach * reach, (len(images),), generator=generator)
         every = torch.arange(len(images))
         return windows[every, :, chosen // reach, chosen % reach]
+
+
+@dataclass(frozen=True)
+class Distort:
+    """Each image is turned, stretched, slanted and moved, by chance and by at most this much.
+
+    degrees  of a turn
+    stretch  of height and width, each on its own: 0.1 for up to a tenth
+    slant    of the vertical: 0.1 moves the top by a twentieth of the height
+    pixels   of a move, along both axes
+    """
+
+    degrees: float = 7.5
+    stretch: float = 0.08
+    slant: float = 0.1
+    pixels: float = 1.0
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        chance = torch.rand(6, len(images), generator=generator) * 2 - 1
+        angle, slant = math.radians(self.degrees) * chance[0], self.slant * chance[1]
+        across, down = 1 + self.stretch * chance[2:4]
+        height, width = images.shape[-2:]
+        # From where each pixel is taken, on the scale of `affine_grid`: −1 to 1 along an axis.
+        maps = torch.stack(
+            [
+                *(angle.cos() * across, (slant - angle.sin()) * down),
+                self.pixels * 2 / width * chance[4],
+                *(angle.sin() * across, angle.cos() * down),
+                self.pixels * 2 / height * chance[5],
+            ],
+            dim=1,
+        )
+        grid = F.affine_grid(maps.view(-1, 2, 3), list(images.shape), align_corners=False)
+        return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 @dataclass(frozen=True)

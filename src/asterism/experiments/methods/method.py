@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from asterism.experiments.data.augmentation import Augment, Shift
+from asterism.experiments.data.augmentation import Augment, Distort, Shift
 from asterism.experiments.training import Stage
 from asterism.scaling.masked import Masked
 from asterism.scaling.schedules import Schedule, warmup_cosine
@@ -63,7 +63,8 @@ def images(augment: Augment | None) -> str:
     """What a table says of changed training images, after how weights are removed."""
     if augment is None:
         return ""
-    return ", shifted images" if isinstance(augment, Shift) else ", augmented images"
+    words = {Shift: "shifted", Distort: "distorted"}
+    return f", {words.get(type(augment), 'augmented')} images"
 
 
 def sgd(model: nn.Module, weight_decay: float) -> torch.optim.SGD:
