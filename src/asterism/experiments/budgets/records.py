@@ -62,7 +62,7 @@ RECORD = Budget(
         "record@2700": few_weights(2700, 0.006, (40, 10, 60)),
         "record@1540": few_weights(1540),
         "record@1239": fewer_weights(STANDARD.methods["reweighted_l1"], 1239),
-        "distorted@1540": few_weights(1540, augment=Distort()),
+        "record@1540+distorted": few_weights(1540, augment=Distort()),
         "magnitude@1540": few_by_magnitude(1540),
     }
 )
