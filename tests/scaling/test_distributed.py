@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model, optimizer = start("noise", itself)
         first_half(model, optimizer)
         save(model, optimizer, folder / "checkpoint of one")
-    run_ranks(two_processes, folder, 2)
+    run_ranks(two_processes.main, folder, 2)
     return folder
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 def start(folder: Path, world: int) -> list[dict[str, Any]]:
     """What each rank has found; what it has printed is under "printed"."""
-    outputs = run_ranks(searching_ranks, folder, world)
+    outputs = run_ranks(searching_ranks.main, folder, world)
     return [
         torch.load(folder / f"rank{rank}.pt", weights_only=True) | {"printed": outputs[rank]}
         for rank in range(world)
