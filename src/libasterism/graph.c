@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "net.h"
+#include "operations.h"
 #include "table.h"
 
 enum { OPERATION_COUNT = sizeof OPERATIONS / sizeof *OPERATIONS };

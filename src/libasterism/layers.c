@@ -71,39 +71,20 @@ static void run_each(const Node *node, const float *x, float *y, int64_t size)
 bool make(Report *report, asterism_net *net, Node *node)
 {
     Weight weight = node->operation->weights ? weight_of(net, node, 0) : (Weight){0};
-    switch (node->op) {
-    case OP_LINEAR: kept(net, node, 1); return make_sparse(report, &weight, &node->matrices[0]);
-    case OP_CONV:
-    case OP_CONV3D:
-    case OP_CONV_TRANSPOSE: kept(net, node, 1); return make_taps(report, net, node);
-    case OP_MAX_POOL:
-    case OP_AVG_POOL:
-    case OP_ADAPTIVE_AVG_POOL:
-    case OP_ADAPTIVE_MAX_POOL: return make_windows(report, net, node);
-    case OP_BATCH_NORM:
-    case OP_LAYER_NORM:
-    case OP_RMS_NORM:
-    case OP_GROUP_NORM: return make_norm(report, net, node);
-    case OP_PRELU: kept(net, node, 0); return make_axes(report, net, node);
-    case OP_ADD:
-    case OP_MUL:
-    case OP_SUB:
-    case OP_DIV:
-    case OP_MAXIMUM:
-    case OP_MINIMUM:
-    case OP_EQUAL:
-    case OP_GREATER:
-    case OP_KEEP: return make_axes(report, net, node);
-    case OP_PERMUTE:
-    case OP_SLICE:
-    case OP_EXPAND:
-    case OP_CUT: return make_steps(report, net, node);
-    case OP_RESIZE: return make_sources(report, net, node);
-    case OP_ATTENTION: return make_mask(report, net, node);
-    case OP_EMBEDDING:
-    case OP_HIDE: kept(net, node, 0); return true;
-    case OP_LSTM:
-    case OP_GRU: return make_recurrent(report, net, node);
+    switch (node->operation->kind) {
+    case KIND_LINEAR: kept(net, node, 1); return make_sparse(report, &weight, &node->matrices[0]);
+    case KIND_CONVOLUTION: kept(net, node, 1); return make_taps(report, net, node);
+    case KIND_POOLING: return make_windows(report, net, node);
+    case KIND_NORM: return make_norm(report, net, node);
+    case KIND_PRELU: kept(net, node, 0); return make_axes(report, net, node);
+    case KIND_TWO: return make_axes(report, net, node);
+    case KIND_MOVING: return make_steps(report, net, node);
+    case KIND_CONSTANT: return node->op != OP_CUT || make_steps(report, net, node);
+    case KIND_RESIZE: return make_sources(report, net, node);
+    case KIND_ATTENTION: return make_mask(report, net, node);
+    case KIND_EMBEDDING:
+    case KIND_HIDE: kept(net, node, 0); return true;
+    case KIND_RECURRENT: return make_recurrent(report, net, node);
     default: return true;
     }
 }
@@ -113,65 +94,43 @@ void run_node(const asterism_net *net, const Node *node, const float *const *x, 
               float *scratch)
 {
     const Value *in = input(net, node, 0), *out = &net->values[node->out];
-    int rank = in->rank, op = node->op, axis;
-    switch (op) {
-    case OP_LINEAR: run_linear(net, node, x[0], y); break;
-    case OP_CONV:
-    case OP_CONV3D:
-    case OP_CONV_TRANSPOSE: run_conv(net, node, x[0], y); break;
-    case OP_MAX_POOL:
-    case OP_AVG_POOL:
-    case OP_ADAPTIVE_AVG_POOL:
-    case OP_ADAPTIVE_MAX_POOL: run_pool(net, node, x[0], y); break;
-    case OP_BATCH_NORM:
-    case OP_LAYER_NORM:
-    case OP_RMS_NORM:
-    case OP_GROUP_NORM: run_norm(net, node, x[0], y); break;
-    case OP_PRELU: run_two(net, node, x[0], weight_of(net, node, 0).numbers, y); break;
-    case OP_ADD:
-    case OP_MUL:
-    case OP_SUB:
-    case OP_DIV:
-    case OP_MAXIMUM:
-    case OP_MINIMUM:
-    case OP_EQUAL:
-    case OP_GREATER:
-    case OP_KEEP: run_two(net, node, x[0], x[1], y); break;
-    case OP_CAT: run_cat(net, node, x, y); break;
-    case OP_PERMUTE:
-    case OP_SLICE:
-    case OP_EXPAND: run_steps(net, node, x[0], y); break;
-    case OP_PAD: run_pad(net, node, x[0], y); break;
-    case OP_HIDE: run_hide(net, node, x[0], y); break;
-    case OP_MEAN:
+    int rank = in->rank, axis;
+    switch (node->operation->kind) {
+    case KIND_LINEAR: run_linear(net, node, x[0], y); break;
+    case KIND_CONVOLUTION: run_conv(net, node, x[0], y); break;
+    case KIND_POOLING: run_pool(net, node, x[0], y); break;
+    case KIND_NORM: run_norm(net, node, x[0], y); break;
+    case KIND_PRELU: run_two(net, node, x[0], weight_of(net, node, 0).numbers, y); break;
+    case KIND_TWO: run_two(net, node, x[0], x[1], y); break;
+    case KIND_CAT: run_cat(net, node, x, y); break;
+    case KIND_MOVING: run_steps(net, node, x[0], y); break;
+    case KIND_PAD: run_pad(net, node, x[0], y); break;
+    case KIND_HIDE: run_hide(net, node, x[0], y); break;
+    case KIND_MEAN:
         axis = (int)node->settings[MEAN_DIM] - 1;
         rank = axis + (int)node->settings[MEAN_COUNT];
         mean(x[0], y, small(product(in->shape, 0, axis)), small(product(in->shape, axis, rank)),
              small(product(in->shape, rank, in->rank)));
         break;
-    case OP_SOFTMAX:
-    case OP_LOG_SOFTMAX:
+    case KIND_SOFTMAX:
         axis = rank + (int)node->settings[SOFTMAX_DIM];
         softmax(x[0], y, small(product(in->shape, 0, axis)), small(in->shape[axis]),
-                small(product(in->shape, axis + 1, rank)), op == OP_LOG_SOFTMAX);
+                small(product(in->shape, axis + 1, rank)), node->op == OP_LOG_SOFTMAX);
         break;
-    case OP_RESIZE: run_resize(net, node, x[0], y); break;
-    case OP_ATTENTION: run_attention(net, node, x, y, scratch); break;
-    case OP_MATMUL:
+    case KIND_RESIZE: run_resize(net, node, x[0], y); break;
+    case KIND_ATTENTION: run_attention(net, node, x, y, scratch); break;
+    case KIND_MATMUL:
         matmul(x[0], x[1], y, small(product(in->shape, 0, rank - 2)), small(in->shape[rank - 2]),
                small(in->shape[rank - 1]), small(out->shape[rank - 1]));
         break;
-    case OP_EMBEDDING: {
+    case KIND_EMBEDDING: {
         Weight table = weight_of(net, node, 0);
         embed(x[0], y, small(in->size), small(table.shape[1]), small(table.shape[0]),
               plain(table.numbers));
         break;
     }
-    case OP_LSTM:
-    case OP_GRU: run_recurrent(net, node, x, y, scratch); break;
-    case OP_WEIGHT:
-    case OP_WEIGHT_NORM:
-    case OP_CUT: run_constant(net, node, y); break;
+    case KIND_RECURRENT: run_recurrent(net, node, x, y, scratch); break;
+    case KIND_CONSTANT: run_constant(net, node, y); break;
     default: run_each(node, x[0], y, out->size); break;
     }
 }

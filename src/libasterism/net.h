@@ -50,6 +50,7 @@ void free_tensors(Tensors *tensors);
 /* An operation as files know it; table.h holds all of them. */
 typedef struct {
     const char *name;
+    int kind; /* of operations.h: those of one kind are checked, prepared and run alike */
     int code, arity, weights, settings;
     bool free, view;
     double defaults[MAX_SETTINGS];

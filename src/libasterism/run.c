@@ -6,30 +6,10 @@
 #include "layers.h"
 #include "operations.h"
 
-static bool is_each(int op)
+/* Whether each number of the result is made of the one in its place alone. */
+static bool may_overwrite(const Node *node)
 {
-    switch (op) {
-    case OP_RELU:
-    case OP_GELU:
-    case OP_SILU:
-    case OP_SIGMOID:
-    case OP_TANH:
-    case OP_LEAKY_RELU:
-    case OP_CLAMP:
-    case OP_SCALE_SHIFT:
-    case OP_HARD_SWISH:
-    case OP_HARD_SIGMOID:
-    case OP_ELU:
-    case OP_POWER:
-    case OP_MISH:
-    case OP_EXP:
-    case OP_LOG:
-    case OP_ABS:
-    case OP_SOFTPLUS:
-    case OP_ERF:
-    case OP_BATCH_NORM: return true;
-    default: return false;
-    }
+    return node->operation->kind == KIND_EACH || node->op == OP_BATCH_NORM;
 }
 
 /* Which layers anything needs, and the last that reads each value. */
@@ -88,7 +68,7 @@ static void place_values(asterism_net *net)
         if (!node->needed || out->constant) continue;
         bool alone =
             first->last == i && !first->constant && first >= net->values + net->input_count;
-        node->in_place = alone && is_each(node->op);
+        node->in_place = alone && may_overwrite(node);
         out->offset =
             node->in_place ? first->offset : place(gaps, &count, out->size, &net->workspace);
         for (int k = 0; k < node->count; k++) {

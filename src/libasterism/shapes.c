@@ -92,18 +92,17 @@ static bool weights_exist(Report *report, const asterism_net *net, const Node *n
 static bool settle(Report *report, asterism_net *net, const Node *node, int place)
 {
     Value *out = &net->values[node->out];
-    int op = node->op;
-    bool ids = true, constant = op == OP_WEIGHT || op == OP_WEIGHT_NORM || op == OP_CUT, all = true;
+    bool ids = true, all = true;
     for (int i = 0; i < node->count; i++) {
         ids = ids && net->values[node->inputs[i]].whole;
         all = all && net->values[node->inputs[i]].constant;
     }
-    if (op == OP_EMBEDDING && !ids)
+    if (node->op == OP_EMBEDDING && !ids)
         return fail(report, ASTERISM_DAMAGED,
                     "layer %d (%s) takes whole numbers, which only an input can hold", place,
                     node->operation->name);
     out->whole = node->operation->view && ids;
-    out->constant = constant || all;
+    out->constant = node->operation->kind == KIND_CONSTANT || all;
     out->root = node->operation->view ? net->values[node->inputs[0]].root : node->out;
     return true;
 }

@@ -441,67 +441,27 @@ static bool each(Fitting *f)
 
 bool fit(Fitting *f)
 {
-    switch (f->node->op) {
-    case OP_CONV:
-    case OP_CONV3D:
-    case OP_CONV_TRANSPOSE: return convolution(f);
-    case OP_LINEAR: return linear(f);
-    case OP_MAX_POOL:
-    case OP_AVG_POOL:
-    case OP_ADAPTIVE_AVG_POOL:
-    case OP_ADAPTIVE_MAX_POOL: return pooling(f);
-    case OP_BATCH_NORM:
-    case OP_LAYER_NORM:
-    case OP_RMS_NORM:
-    case OP_GROUP_NORM: return norm(f);
-    case OP_ADD:
-    case OP_MUL:
-    case OP_SUB:
-    case OP_DIV:
-    case OP_MAXIMUM:
-    case OP_MINIMUM:
-    case OP_EQUAL:
-    case OP_GREATER:
-    case OP_KEEP: return of_two(f);
-    case OP_PRELU: return prelu(f);
-    case OP_CAT: return cat(f);
-    case OP_FLATTEN:
-    case OP_RESHAPE: return view(f);
-    case OP_PERMUTE:
-    case OP_SLICE:
-    case OP_PAD:
-    case OP_EXPAND: return moving(f);
-    case OP_MEAN:
-    case OP_SOFTMAX:
-    case OP_LOG_SOFTMAX: return reduction(f);
-    case OP_RESIZE: return resizing(f);
-    case OP_ATTENTION: return attention(f);
-    case OP_HIDE: return hide(f);
-    case OP_MATMUL: return matmul(f);
-    case OP_EMBEDDING: return embedding(f);
-    case OP_WEIGHT:
-    case OP_WEIGHT_NORM:
-    case OP_CUT: return constant(f);
-    case OP_LSTM:
-    case OP_GRU: return recurrent(f);
-    case OP_RELU:
-    case OP_GELU:
-    case OP_SILU:
-    case OP_SIGMOID:
-    case OP_TANH:
-    case OP_LEAKY_RELU:
-    case OP_CLAMP:
-    case OP_SCALE_SHIFT:
-    case OP_HARD_SWISH:
-    case OP_HARD_SIGMOID:
-    case OP_ELU:
-    case OP_POWER:
-    case OP_MISH:
-    case OP_EXP:
-    case OP_LOG:
-    case OP_ABS:
-    case OP_SOFTPLUS:
-    case OP_ERF: return each(f);
-    default: return false; /* one that run.c does not know yet: nothing is told of its sizes */
+    switch (f->node->operation->kind) {
+    case KIND_CONVOLUTION: return convolution(f);
+    case KIND_LINEAR: return linear(f);
+    case KIND_POOLING: return pooling(f);
+    case KIND_NORM: return norm(f);
+    case KIND_TWO: return of_two(f);
+    case KIND_PRELU: return prelu(f);
+    case KIND_CAT: return cat(f);
+    case KIND_VIEW: return view(f);
+    case KIND_MOVING:
+    case KIND_PAD: return moving(f);
+    case KIND_MEAN:
+    case KIND_SOFTMAX: return reduction(f);
+    case KIND_RESIZE: return resizing(f);
+    case KIND_ATTENTION: return attention(f);
+    case KIND_HIDE: return hide(f);
+    case KIND_MATMUL: return matmul(f);
+    case KIND_EMBEDDING: return embedding(f);
+    case KIND_CONSTANT: return constant(f);
+    case KIND_RECURRENT: return recurrent(f);
+    case KIND_EACH: return each(f);
+    default: return false; /* one of KIND_UNKNOWN: nothing is told of its sizes */
     }
 }

@@ -14,11 +14,12 @@ from support import small
 from support.command_line import asterism
 
 
+@pytest.mark.parametrize("compiler", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("batches", "plans"), [("1", 1), ("1,8,64", 2)])
 def test_every_layer_is_measured_in_every_plan_that_was_timed(
-    batches: str, plans: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batches: str, plans: int, compiler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if plans == 1:  # once is enough to wait for the compiler
+    if not compiler:  # which takes longest, and which test_dense_engines.py has, too
         monkeypatch.setattr(dense_engines, "compiled", dense_engines.eager)
     file = tmp_path / "net.asterism"
     save(small.trained().eval(), file, example_inputs=(torch.zeros(1, 20),))

@@ -21,7 +21,7 @@ SMOKE = ["reproduce", "--budget", "smoke", "--data", "digits", "--threads", "1"]
 def smoke(tmp_path_factory) -> Path:
     """Every row and the figure at the smallest budget, on data that needs no network."""
     out = tmp_path_factory.mktemp("smoke")
-    done = process(*SMOKE, "--out", out)
+    done = asterism(*SMOKE, "--out", out)
     assert done.returncode == 0, done.stderr
     return out
 

@@ -1,22 +1,23 @@
 """A rebuilt network is the network; engines are timed in turn, each batch size by itself."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from asterism.errors import FormatError
 from asterism.export import dense_engines as engines
-from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node
 from asterism.graph.rebuild import Rebuilt
-from support.networks import NETWORKS, make, net_of
+from support.networks import NETWORKS, graph_of, make, net_of
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_rebuilt_network_is_the_network(name: str) -> None:
     model, shape = make(name)
     tensors = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
-    rebuilt = Rebuilt(capture(model, torch.zeros(1, *shape)), tensors)
+    rebuilt = Rebuilt(graph_of(name), tensors)
     x = torch.randn(3, *shape)
     with torch.no_grad():
         torch.testing.assert_close(rebuilt(x), model(x))
@@ -36,13 +37,19 @@ def test_engines_are_compared_at_every_batch_size() -> None:
     assert all(row["microseconds_per_image"] > 0 and row["speed_up"] > 0 for row in rows)
 
 
-def test_every_engine_that_is_installed_answers_as_torch_does() -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param(None, marks=pytest.mark.slow)])
+def test_every_engine_that_is_installed_answers_as_torch_does(
+    backend: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.compile traces and differentiates; a C++ compiler is waited for in `make nightly`."""
+    if backend:
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     model, shape = make("lenet5", 0.3)
     example = np.random.default_rng(0).random((2, *shape), np.float32)
     with torch.no_grad():
         truth = model.eval()(torch.from_numpy(example)).numpy()
     found = engines.find(model, example, 1)
-    assert {"torch", "onnxruntime"} <= set(found)
+    assert {"torch", "torch.compile", "onnxruntime"} <= set(found)
     for engine in found.values():
         for size in (1, 2):
             np.testing.assert_allclose(engine(example[:size]), truth[:size], rtol=1e-3, atol=1e-4)

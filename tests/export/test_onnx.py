@@ -16,7 +16,8 @@ from asterism.errors import InputError
 from asterism.export.checkpoints import write_checkpoint
 from asterism.export.onnx import export_onnx
 from asterism.graph.rebuild import rebuild
-from support.networks import NETWORKS, make, net_of
+from asterism.runtime import Net
+from support.networks import NETWORKS, arrays_of, graph_of, make
 from support.operations import CASES, Case
 from support.paths import SMALL
 from support.small import untrained
@@ -28,8 +29,8 @@ def answer(path: Path, x: torch.Tensor) -> np.ndarray:
     return session.run(["y"], {"x": x.numpy()})[0]
 
 
-def rebuilt_from(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
-    net = net_of(model, shape)
+def rebuilt_from(name: str, model: nn.Module) -> nn.Module:
+    net = Net(graph_of(name), arrays_of(model))
     return rebuild(net.graph, net.weights)
 
 
@@ -47,7 +48,7 @@ def silence(model: nn.Module) -> None:
 def test_onnx_runtime_gives_the_same_answers(name: str, tmp_path: Path) -> None:
     model, shape = make(name)
     silence(model)
-    rebuilt = rebuilt_from(model, shape)
+    rebuilt = rebuilt_from(name, model)
     export_onnx(rebuilt, torch.zeros(2, *shape), tmp_path / "net.onnx")
     for batch in (1, 5):
         x = torch.randn(batch, *shape)
@@ -70,9 +71,9 @@ def test_every_operation_is_exported(case: Case, tmp_path: Path) -> None:
 
 def test_dead_units_are_gone(tmp_path: Path) -> None:
     model, shape = make("lenet5")
-    whole = export_onnx(rebuilt_from(model, shape), torch.zeros(2, *shape), tmp_path / "a.onnx")
+    whole = export_onnx(rebuilt_from("lenet5", model), torch.zeros(2, *shape), tmp_path / "a.onnx")
     silence(model)
-    small = export_onnx(rebuilt_from(model, shape), torch.zeros(2, *shape), tmp_path / "b.onnx")
+    small = export_onnx(rebuilt_from("lenet5", model), torch.zeros(2, *shape), tmp_path / "b.onnx")
     sizes = [sum(p.numel() for p in each.parameters()) for each in (whole, small)]
     assert sizes[1] < 0.6 * sizes[0]
     assert (tmp_path / "b.onnx").stat().st_size < 4 * sizes[1] + 10_000

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from support import trainer_ranks
+from support.paths import environment
+from support.ranks import SECONDS, TORCHRUN
 
 pytestmark = pytest.mark.slow
 WEIGHTS = ("fc1.weight", "fc2.weight")
 
 
 def launch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(trainer_ranks.__file__).parents[1])}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*launcher, "--nproc-per-node", "2", "-m", trainer_ranks.__name__]
+    command = [*TORCHRUN, "--nproc-per-node", "2", "-m", trainer_ranks.__name__]
     return subprocess.run(
         [*command, *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=environment,
-        timeout=300,
+        env=environment(),
+        timeout=SECONDS,
         check=False,
     )
 

@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import types
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +46,8 @@ from support.pages import (
     named_commands,
     python_blocks,
 )
-from support.paths import ROOT
+from support.paths import ROOT, environment
+from support.ranks import SECONDS, TORCHRUN
 from support.small import loaders, trained
 
 DOCS = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
@@ -208,13 +208,14 @@ TRAINED += "model, (train_loader, valid_loader) = trained(), loaders()\n"
 @pytest.mark.slow
 def test_python_for_many_machines_runs_on_one(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
     search, *optimizers = python_blocks(ROOT / "docs" / "many-machines.md")
     script = tmp_path / "train.py"
     steps = "".join(MODEL + each + STEP for each in optimizers)
     script.write_text(TRAINED + search + steps + "dist.destroy_process_group()")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    command = [*TORCHRUN, str(script)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

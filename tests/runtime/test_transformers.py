@@ -228,7 +228,7 @@ def test_where_everything_is_hidden_attention_gives_zeros() -> None:
 @pytest.mark.parametrize("density", [0.02, 1.0])
 def test_the_plan_of_an_encoder_is_explained(density: float) -> None:
     torch.manual_seed(0)
-    net = with_weights(captured("encoder"), prune(encoder(), density))
+    net = with_weights(captured("encoder"), prune(OVER_TOKENS["encoder"](), density))
     x = np.zeros((1, 12, WIDTH), np.float32)
     for text in (net.explain(), net.explain(x)):
         assert "attention" in text or library.load() is None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import torch
 from torch import nn
 
 from support import two_processes
+from support.ranks import run_ranks
 from support.two_processes import (
     PLACEMENTS,
     SETTINGS,
@@ -41,24 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model, optimizer = start("noise", itself)
         first_half(model, optimizer)
         save(model, optimizer, folder / "checkpoint of one")
-    command = [sys.executable, two_processes.__file__]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), "2", str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(two_processes.__file__).parents[1])},
-        )
-        for rank in range(2)
-    ]
-    try:
-        outputs = [process.communicate(timeout=120)[0] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-    for process, output in zip(ranks, outputs, strict=True):
-        assert process.returncode == 0, output
+    run_ranks(two_processes.main, folder, 2)
     return folder
 
 

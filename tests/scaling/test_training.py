@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -269,14 +270,24 @@ def test_a_compiled_step_trains_as_a_plain_one(options: dict[str, Any]) -> None:
 # ---------------------------------------------------------------------- memory
 
 
+@pytest.fixture
+def _small_heap() -> Iterator[None]:
+    """Nothing that was there before is looked at, which takes a second each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def live_bytes() -> int:
-    """The storage of every tensor that Python can reach."""
+    """The storage of every tensor that Python can reach, of those made in this test."""
     gc.collect()
     tensors = [each for each in gc.get_objects() if type(each) in (Tensor, nn.Parameter)]
     sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
     return sum(sizes.values())
 
 
+@pytest.mark.usefixtures("_small_heap")
 @pytest.mark.parametrize("size", [256, 8])
 def test_the_wrapper_costs_omega_and_one_mask(size: int) -> None:
     model = nn.Linear(size, size)
@@ -290,6 +301,7 @@ def test_the_wrapper_costs_omega_and_one_mask(size: int) -> None:
     assert live_bytes() - before == (4 + 1) * weights
 
 
+@pytest.mark.usefixtures("_small_heap")
 def test_no_tensor_outlives_a_step() -> None:
     model = make_model(torch.float32)
     optimizer = wrap(model, torch.optim.AdamW(model.parameters(), lr=0.01), lam=0.1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from asterism.errors import FormatError, InputError
 from asterism.search.pareto import TrialRecord
 from asterism.storage.run_folder import alone_in
 from asterism.storage.snapshots import read_snapshot, write_snapshot
-from support.paths import ROOT
+from support.paths import environment
 from support.small import task, trained
 
 
@@ -146,9 +145,8 @@ def test_of_two_processes_in_one_folder_one_is_refused(dense, tmp_path):
     def fit_beside_another(fit):
         def fit_once(model, optimizer, epochs):
             if not errors:
-                environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
                 command = [sys.executable, "-c", program]
-                errors.append(subprocess.run(command, stderr=subprocess.PIPE, env=environment))
+                errors.append(subprocess.run(command, stderr=subprocess.PIPE, env=environment()))
             fit(model, optimizer, epochs)
 
         return fit_once

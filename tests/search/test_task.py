@@ -21,7 +21,7 @@ def test_the_learning_rate_rises_and_falls_within_each_call():
     model, rates = trained(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     optimizer.register_step_post_hook(lambda *_: rates.append(optimizer.param_groups[0]["lr"]))
-    task().fit(model, optimizer, epochs=2)
+    task().fit(model, optimizer, epochs=4)
     assert len(rates) == 32
     top = rates.index(max(rates))
     assert 0.4 < rates[top] <= 0.5

@@ -1,15 +1,13 @@
 """What `test_together.py` runs on each rank, and once more in a single process.
 
-    python support/searching_ranks.py RANK WORLD_SIZE FOLDER
-
-leaves in the folder what the rank has found.
+`main` leaves in the folder what the rank has found.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +37,25 @@ Found = dict[str, Any]
 
 def model() -> nn.Sequential:
     """In double precision: rounding is far below what could move a mask."""
+    net = _untrained()
+    net.load_state_dict(_train_once())
+    return net
+
+
+def _untrained() -> nn.Sequential:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 3)).double()
-    x, y = _examples(3)
+    return nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 3)).double()
+
+
+@cache
+def _train_once() -> dict[str, torch.Tensor]:
+    net, (x, y) = _untrained(), _examples(3)
     adam = torch.optim.AdamW(net.parameters(), lr=0.01)
     for _ in range(60):
         adam.zero_grad()
         nn.functional.cross_entropy(net(x), y).backward()
         adam.step()
-    return net
+    return net.state_dict()
 
 
 def _examples(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -206,7 +214,3 @@ def main(rank: int, world: int, folder: Path) -> None:
     results["errors"] = errors(rank)
     results["raised"] = one_raises(rank)
     torch.save(results, folder / f"rank{rank}.pt")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -47,7 +47,7 @@ def loaders() -> tuple[DataLoader[tuple[Tensor, ...]], DataLoader[tuple[Tensor, 
     """The training order is drawn from a generator of its own."""
     order = torch.Generator().manual_seed(5)
     data, others = Slow(*make_data().tensors), InBatches(*make_data(seed=4).tensors)
-    train = DataLoader(data, 32, shuffle=True, generator=order, collate_fn=as_fetched)
+    train = DataLoader(data, 64, shuffle=True, generator=order, collate_fn=as_fetched)
     return train, DataLoader(others, 256, collate_fn=as_fetched)
 
 
@@ -110,5 +110,5 @@ def trained() -> nn.Sequential:
 @cache
 def _train_once() -> tuple[dict[str, Tensor], Tensor]:
     model = untrained()
-    task().fit(model, torch.optim.AdamW(model.parameters(), lr=0.01), epochs=10)
+    task().fit(model, torch.optim.AdamW(model.parameters(), lr=0.01), epochs=20)
     return model.state_dict(), torch.get_rng_state()

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 WORDS, LONGEST, WIDTH, HEADS = 23, 16, 24, 3
 
 
-def encoder(**options: object) -> nn.Module:
+def encoder(layers: int = 1, **options: object) -> nn.Module:
     """torch's own."""
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 40, **{"batch_first": True, **options})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has no nested tensors
-        return nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(WIDTH))
+        return nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(WIDTH))
 
 
 class Masked(nn.Module):
@@ -149,7 +149,7 @@ def prune(model: nn.Module, density: float = 0.3) -> nn.Module:
 
 
 OVER_TOKENS = {
-    "encoder": encoder,
+    "encoder": lambda: encoder(2),
     "norm first": lambda: encoder(norm_first=True),
     "gelu": lambda: encoder(activation="gelu"),
     "batch second": BatchSecond,

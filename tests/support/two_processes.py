@@ -1,13 +1,10 @@
 """What `test_distributed.py` runs in each of two processes, and once more in a single one.
 
-    python support/two_processes.py RANK WORLD_SIZE FOLDER
-
-leaves in the folder what each rank has found, and a distributed checkpoint.
+`main` leaves in the folder what each rank has found, and a distributed checkpoint.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -248,7 +245,3 @@ def main(rank: int, world: int, folder: Path) -> None:
     torch.save(found, folder / f"rank{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -265,9 +265,14 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def _fastest(model: nn.Module, optimizer: Optimizer, inputs: Inputs) -> Forward:
-    if not isinstance(optimizer, SparseOptimizer) or isinstance(inputs, dict):
+    if not isinstance(optimizer, SparseOptimizer) or isinstance(inputs, dict) or _drops(model):
         return model
     return live_if_worth(model, optimizer.masks, inputs) or model
+
+
+def _drops(model: nn.Module) -> bool:
+    """Whether there is dropout, which no other way has: tracing such a model is for nothing."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
 
 
 LABELS = ("labels", "label", "targets", "target")

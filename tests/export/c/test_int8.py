@@ -10,7 +10,8 @@ import pytest
 from asterism.cli.commands.export import examples_of
 from asterism.errors import InputError
 from asterism.export.c.source import sources
-from asterism.export.steps.quantised import Quantised, fixed_point, quantised
+from asterism.export.steps.quantised import Quantised, quantised
+from asterism.export.steps.scales import fixed_point
 from asterism.graph.network import Graph, Input, Node
 from asterism.runtime import Net, load
 from support.compiled_c import needs_compiler, run

@@ -90,7 +90,7 @@ def test_every_batch_is_counted() -> None:
         patch.setattr(module, "showing", lambda *_: _given(shown))
         search()
     assert seen == [expected for _, expected in steps]
-    assert steps[0] == (1, 16)
+    assert steps[0] == (1, 8)
 
 
 def _given(shown: Progress):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 import torch
 
 from support import searching_ranks
+from support.ranks import run_ranks
 from support.searching_ranks import Found, found, model, search
 
 pytestmark = pytest.mark.skipif(
@@ -21,25 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 def start(folder: Path, world: int) -> list[dict[str, Any]]:
     """What each rank has found; what it has printed is under "printed"."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(searching_ranks.__file__).parents[1])}
-    command = [sys.executable, searching_ranks.__file__]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(world), str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-        )
-        for rank in range(world)
-    ]
-    try:
-        outputs = [process.communicate(timeout=300)[0] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-    for process, output in zip(ranks, outputs, strict=True):
-        assert process.returncode == 0, output
+    outputs = run_ranks(searching_ranks.main, folder, world)
     return [
         torch.load(folder / f"rank{rank}.pt", weights_only=True) | {"printed": outputs[rank]}
         for rank in range(world)

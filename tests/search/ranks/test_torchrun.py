@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ import torch
 
 from support import searching_ranks
 from support.command_line import PROGRAM, asterism
+from support.paths import environment
+from support.ranks import TORCHRUN
 
 HERE = Path(searching_ranks.__file__)
 SEARCH = [f"{HERE}:model", "--data", f"{HERE}:slow_loaders", "--max-drop", "2"]
@@ -26,16 +27,14 @@ SEARCH += ["--optimizer", "sgd", "--threads", "1"]
 SLOWLY = {"SECONDS_PER_EXAMPLE": "0.003"}
 
 
-def torchrun(world: int, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*launcher, "--nproc-per-node", str(world), "-m", "asterism", "sparsify"]
-    path = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+def torchrun(world: int, *arguments: object, **variables: str) -> subprocess.Popen[str]:
+    command = [*TORCHRUN, "--nproc-per-node", str(world), "-m", "asterism", "sparsify"]
     return subprocess.Popen(
         [*command, *map(str, arguments)],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env=environment(**variables),
     )
 
 

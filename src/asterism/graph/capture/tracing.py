@@ -26,18 +26,38 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
     ['flatten', 'linear', 'relu', 'linear', 'relu', 'linear']
     """
     examples = _examples(example_inputs)
+    # Tracing takes long: a model that shows at once that it is over tokens is traced once.
+    shown = _shows_tokens(model, examples)
+    longer = _for_any_length(model, examples) if shown else None
+    if longer is not None:
+        return longer
     graph = _captured(model, examples, [0] * len(examples))
+    if not shown and _is_over_tokens(graph):
+        return _for_any_length(model, examples) or graph
+    return graph
+
+
+def _for_any_length(model: nn.Module, examples: tuple[Tensor, ...]) -> Graph | None:
+    """The layers for sequences of any length; None for a network that is not over tokens."""
     free = [_sequence(example) for example in examples]
-    if not any(free) or graph.unknown or not _OF_TOKENS & {node.op for node in graph.nodes}:
-        return graph
+    if not any(free):
+        return None
     try:
-        longer = _captured(model, examples, free)
+        graph = _captured(model, examples, free)
     except Exception:  # whatever says that this network is for one length alone
-        return graph
-    return graph if longer.unknown else longer
+        return None
+    return graph if _is_over_tokens(graph) else None
 
 
-_OF_TOKENS = {"attention", "embedding"}  # what only networks over sequences have
+def _shows_tokens(model: nn.Module, examples: tuple[Tensor, ...]) -> bool:
+    """Whether a network takes ids, or has torch's own attention."""
+    of_ids = any(not example.is_floating_point() for example in examples)
+    return of_ids or any(isinstance(each, nn.MultiheadAttention) for each in model.modules())
+
+
+def _is_over_tokens(graph: Graph) -> bool:
+    """Whether all is known, and there is what only networks over sequences have."""
+    return not graph.unknown and any(node.op in ("attention", "embedding") for node in graph.nodes)
 
 
 def _sequence(example: Tensor) -> int:
