@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 12  # as in kernels/program.h
+INTERFACE = 13  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -116,7 +116,9 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_halve_backward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
     library.asterism_to_theta.argtypes = [c_void_p, c_int64]
-    library.asterism_shrink.argtypes = [c_void_p, c_int64]
+    library.asterism_bundle.argtypes = [c_void_p, c_int64, c_void_p, c_void_p]
+    library.asterism_unbundle.argtypes = [c_void_p, c_int64, c_void_p]
+    library.asterism_shrink.argtypes = [c_char_p, c_int64, c_void_p]
     library.asterism_count_magnitudes.argtypes = [c_void_p, c_void_p]
     library.asterism_mask.argtypes = [c_void_p, c_int32, c_void_p]
     library.asterism_keep.argtypes = [c_void_p, c_void_p, c_int64]
