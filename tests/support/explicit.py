@@ -35,6 +35,17 @@ ELEMENTWISE: dict[str, MakeOptimizer] = {
     "Adagrad": partial(torch.optim.Adagrad, lr=0.05, initial_accumulator_value=0.1),
 }
 
+ALL_ELEMENTWISE: dict[str, MakeOptimizer] = {
+    **ELEMENTWISE,
+    "NAdam": partial(torch.optim.NAdam, lr=0.01),
+    "RAdam": partial(torch.optim.RAdam, lr=0.01),
+    "Adamax": partial(torch.optim.Adamax, lr=0.01),
+    "Adadelta": torch.optim.Adadelta,
+    "Rprop": torch.optim.Rprop,
+    "ASGD": torch.optim.ASGD,
+    "SGD fused": partial(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True),
+}
+
 
 class Explicit(nn.Module):
     """A copy of `model` that is trained through q, where theta = q ⊙ omega.
@@ -140,6 +151,17 @@ def assert_equal(model: nn.Module, other: nn.Module) -> None:
     others = other.state_dict()
     for name, theta in model.state_dict().items():
         assert torch.equal(theta, others[name]), name
+
+
+def assert_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Bit by bit, of state_dicts."""
+    assert one["state"].keys() == other["state"].keys()
+    for key, entry in one["state"].items():
+        assert entry.keys() == other["state"][key].keys()
+        for name, value in entry.items():
+            found = other["state"][key][name]
+            same = torch.equal(value, found) if isinstance(value, Tensor) else value == found
+            assert same, (key, name)
 
 
 def nonzeros(optimizer: SparseOptimizer) -> int:

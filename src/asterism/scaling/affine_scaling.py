@@ -28,8 +28,9 @@ from asterism.scaling.penalties import Penalty
 from asterism.scaling.reweighting import Lam, Reweighting, check_choice, check_lam, pulls
 from asterism.scaling.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.scaling.stepping import inner_optimizer as inner
-from asterism.scaling.stepping.blocks import Regularise
-from asterism.scaling.stepping.shrinking import shrink, shrink_block
+from asterism.scaling.stepping.kept import Kept
+from asterism.scaling.stepping.parts import Regularise
+from asterism.scaling.stepping.shrinking import Shrinking, shrink_block
 from asterism.weights.noise import standard_normal
 from asterism.weights.sharding import extremes, local
 
@@ -94,6 +95,7 @@ class AffineScaling(Reweighting):
         self.normalise, self.on_reweight, self.seed = normalise, on_reweight, seed
         super().__init__(optimizer, model, penalty, include, exclude, freeze_zeros)
         self._remember_theta(self.anneal)
+        self._shrinking = Kept(_shrinking_in_q)
 
     # ------------------------------------------------------------------ Algorithm 1
 
@@ -104,25 +106,18 @@ class AffineScaling(Reweighting):
         reweight(layer, self.initialiser, self.anneal, self.normalise, key)
         self._follow(layer, before)
 
-    def _regularise_q(self, layers: Sequence[Layer]) -> None:
+    def _regularise_q(self, layers: list[Layer]) -> None:
         """The proximal step of lam times the majoriser, whose weights are all 1 in q-space."""
-        shrink(self._pulls(layers))
+        if far := pulls(self.optimizer, layers, self.lam, self.steps):
+            self._shrinking.of(layers).step(far)
 
     def _regularise_block(self, layers: Sequence[Layer]) -> Regularise:
-        by_name = {layer.name: pull for layer, pull in self._pulls(layers)}
-
-        def regularise(layer: Layer, q: Tensor) -> None:
-            if layer.name in by_name:
-                shrink_block(q, layer.penalty.order, by_name[layer.name])
-
-        return regularise
-
-    def _pulls(self, layers: Sequence[Layer]) -> list[tuple[Layer, float]]:
-        pulled = pulls(self.optimizer, layers, self.lam, self.steps)
-        for layer, _ in pulled:
-            if not layer.penalty.plain_in_q:
-                raise InputError(f"lam > 0 with {layer.penalty} needs ProximalReweighting")
-        return pulled
+        far = pulls(self.optimizer, layers, self.lam, self.steps)
+        if not far:
+            return super()._regularise_block(layers)
+        _check_plain(layers)
+        far_of = dict(zip(layers, far, strict=True))
+        return lambda layer, q: shrink_block(q, layer.penalty.order, far_of[layer])
 
     def _flatten(self, layer: Layer) -> None:
         if not layer.scaled:
@@ -161,6 +156,18 @@ def reweight(
     _check(layer, omega)
     q = initialiser.start(theta, q, omega, lambda: standard_normal(omega, key))
     layer.move(omega, q.mul_(omega))
+
+
+def _shrinking_in_q(layers: Sequence[Layer]) -> Shrinking:
+    _check_plain(layers)
+    return Shrinking(layers)
+
+
+def _check_plain(layers: Sequence[Layer]) -> None:
+    """An error where the majoriser is not the plain norm in q-space."""
+    for layer in layers:
+        if not layer.penalty.plain_in_q:
+            raise InputError(f"lam > 0 with {layer.penalty} needs ProximalReweighting")
 
 
 def _next_omega(layer: Layer, theta: Tensor) -> Tensor:

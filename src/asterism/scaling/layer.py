@@ -40,7 +40,7 @@ SMALL = 2**16  # weights that gain nothing from torch's threads
 NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
-@dataclass
+@dataclass(eq=False)
 class Layer:
     """The state of one parameter that is made sparse.
 
@@ -48,7 +48,7 @@ class Layer:
     kept twice: `dead` marks them, or where few weights are left, `live` lists the others in the
     order of omega's memory, and `live_omega` their omega unless that is 1. `scaled` says whether
     omega holds anything but zeros and ones, `stale` that the inner optimizer's state belongs to an
-    earlier q-space.
+    earlier q-space. `changes` counts how often omega's form or the penalty became another.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Layer:
     live_omega: Tensor | None = None
     groups: Partition | None = None  # of weights that share one psi and one omega
     input_dim: int = 1
-    _psi_numbers: tuple[Penalty | None, float, tuple[float, float] | None] = (None, 0.0, None)
+    changes: int = 0
 
     @property
     def kept(self) -> Tensor:
@@ -86,19 +86,6 @@ class Layer:
         return plain and omega.numel() <= SMALL
 
     @property
-    def psi_numbers(self) -> tuple[float, float] | None:
-        """The offset c of psi = 1 / (z^order + c), and psi(0), rounded; None for another psi."""
-        known, scale, numbers = self._psi_numbers
-        if known is not self.penalty or scale != self.scale:
-            offset = self.penalty.psi_offset(self.scale)
-            numbers = None
-            if offset is not None:
-                at_zero = torch.tensor(offset, dtype=self.omega.dtype).reciprocal_().item()
-                numbers = float(offset), at_zero
-            self._psi_numbers = self.penalty, self.scale, numbers
-        return numbers
-
-    @property
     def tau(self) -> float:
         """The penalty's, which anneals; 0 and fixed where the penalty has none."""
         return getattr(self.penalty, "tau", 0.0)
@@ -107,6 +94,7 @@ class Layer:
     def tau(self, tau: float) -> None:
         if hasattr(self.penalty, "tau"):
             self.penalty = replace(self.penalty, tau=tau)  # type: ignore[type-var]
+            self.changes += 1
 
     @property
     def nonzeros(self) -> int:
@@ -258,6 +246,7 @@ class Layer:
         self._mark_dead(extremes(self.omega)[0] == 0)
 
     def _mark_dead(self, any_here: bool) -> None:
+        self.changes += 1
         self.dead = self.live = self.live_omega = None
         if not any_here:
             return

@@ -9,6 +9,7 @@ variables: the inner optimizer steps on f in theta, then theta takes the proxima
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -19,7 +20,8 @@ from asterism.scaling.layer import Layer
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.reweighting import Lam, Reweighting, check_choice, check_lam, pulls
 from asterism.scaling.schedules import AllLayers, Anneal, ConstantTau, Layers
-from asterism.scaling.stepping.shrinking import shrink
+from asterism.scaling.stepping.kept import Kept
+from asterism.scaling.stepping.shrinking import Shrinking
 
 
 class ProximalReweighting(Reweighting):
@@ -61,6 +63,8 @@ class ProximalReweighting(Reweighting):
         self.layers, self.anneal = layers or AllLayers(), anneal or ConstantTau()
         super().__init__(optimizer, model, penalty, include, exclude, freeze_zeros)
         self._remember_theta(self.anneal)
+        renew = reweight_every == "step"
+        self._shrinking = Kept(partial(Shrinking, by_psi=True, renew=renew))
         for layer in self._layers:
             layer.psi = torch.ones_like(layer.param, requires_grad=False)
 
@@ -68,7 +72,7 @@ class ProximalReweighting(Reweighting):
         layer.anneal(self.anneal)
         layer.renew_psi()
 
-    def _regularise_theta(self, layers: Sequence[Layer]) -> None:
+    def _regularise_theta(self, layers: list[Layer]) -> None:
         """The proximal step of lam times the majoriser, at each layer's learning rate."""
-        pulled = pulls(self.optimizer, layers, self.lam, self.steps)
-        shrink(pulled, by_psi=True, renew=self.reweight_every == "step")
+        if far := pulls(self.optimizer, layers, self.lam, self.steps):
+            self._shrinking.of(layers).step(far)

@@ -66,17 +66,13 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise InputError(f"{name} is one of {', '.join(choices)}, got {value!r}")
 
 
-def pulls(
-    optimizer: Optimizer, layers: Sequence[Layer], lam: Lam, step: int
-) -> list[tuple[Layer, float]]:
-    """lr·lam of each layer that has a gradient: how far its proximal step goes."""
+def pulls(optimizer: Optimizer, layers: Sequence[Layer], lam: Lam, step: int) -> list[float]:
+    """lr·lam of each layer, how far its proximal step goes; empty where lam is 0."""
     now = lam(step) if callable(lam) else lam
     if not now:
         return []
-    moved = [layer for layer in layers if layer.param.grad is not None]
     rates = inner.learning_rates(optimizer)
     if len(rates) == 1:
-        (pull,) = (rate * now for rate, _ in rates)
-        return [(layer, pull) for layer in moved]
-    rate_of = {param: rate for rate, params in rates for param in params}
-    return [(layer, rate_of[layer.param] * now) for layer in moved]
+        return [rates[0][0] * now] * len(layers)
+    rate_of = {id(param): rate for rate, params in rates for param in params}
+    return [rate_of[id(layer.param)] * now for layer in layers]

@@ -25,9 +25,12 @@ from asterism.scaling.layer import Layer, make_layer
 from asterism.scaling.penalties import Penalty
 from asterism.scaling.stepping import inner_optimizer as inner
 from asterism.scaling.stepping import state_dict as saving
-from asterism.scaling.stepping.blocks import Blocks, Regularise, is_large
+from asterism.scaling.stepping.blocks import Blocks, is_large
+from asterism.scaling.stepping.bundles import Bundles
 from asterism.scaling.stepping.interrupts import uninterrupted
+from asterism.scaling.stepping.kept import Kept
 from asterism.scaling.stepping.optimizer_wrapper import OptimizerWrapper, hooked
+from asterism.scaling.stepping.parts import Regularise, hidden
 from asterism.scaling.stepping.q_space import (
     Closure,
     QSpace,
@@ -35,7 +38,6 @@ from asterism.scaling.stepping.q_space import (
     mark_in_q_space,
     of_q,
 )
-from asterism.scaling.stepping.small_layers import SmallLayers
 from asterism.weights.names import check_patterns, matches
 from asterism.weights.sharding import any_shard, whole
 
@@ -77,7 +79,7 @@ class SparseOptimizer(OptimizerWrapper):
             check_patterns(penalty, (weight.name for weight, _ in targets))
         self._layers = [make_layer(weight, param, penalty) for weight, param in targets]
         self._large = [layer for layer in self._layers if is_large(layer)]
-        self._small = SmallLayers()
+        self._bundles, self._q_space = Kept(Bundles), Kept(QSpace)
         if freeze_zeros:
             self.prune(masks={layer.name: layer.param != 0 for layer in self._layers})
 
@@ -100,24 +102,29 @@ class SparseOptimizer(OptimizerWrapper):
                 torch._C._set_grad_enabled(enabled)
 
     def _step(self, closure: Closure | None) -> Any:
-        layers = [layer for layer in self._layers if closure or layer.param.grad is not None]
+        layers = [*self._layers] if closure else _moved(self._layers)
         self._check_unchanged()
         self._forget_stale(layers)
         blocks = Blocks(self.optimizer, [] if closure else self._large)
-        whole = _without(layers, blocks.layers)
-        q_space = QSpace(self.optimizer, whole, self._small)
+        bundles = [] if closure else self._bundles.of(layers).ready(self.optimizer)
+        apart = [*blocks.layers, *(layer for bundle in bundles for layer in bundle.layers)]
+        whole = _without(layers, apart)
+        q_space = self._q_space.of(whole)
         try:
-            if blocks.layers:
-                blocks.step(self._regularise_block(blocks.layers))
-            q_space.enter()
-            with blocks.hidden():
+            if apart:
+                regularise = self._regularise_block(apart)
+                blocks.step(regularise)
+                for bundle in bundles:
+                    bundle.step(regularise)
+            q_space.enter(self.optimizer)
+            with hidden(apart):
                 loss = self._inner_step(q_space, closure)
-            self._regularise_q(whole)
+            self._regularise_q(_moved(whole) if closure else whole)
             q_space.leave()
         except BaseException:
             q_space.leave(restore=True)
             raise
-        self._regularise_theta(layers)
+        self._regularise_theta(_moved(layers) if closure else layers)
         self.steps += 1
         return loss
 
@@ -131,14 +138,14 @@ class SparseOptimizer(OptimizerWrapper):
             for group in unfused:
                 group["fused"] = True
 
-    def _regularise_q(self, layers: Sequence[Layer]) -> None:
+    def _regularise_q(self, layers: list[Layer]) -> None:
         """What an algorithm does after the inner step, while the parameters hold q."""
 
     def _regularise_block(self, layers: Sequence[Layer]) -> Regularise:
         """The same for one block of a layer that is taken in blocks."""
         return lambda layer, q: None
 
-    def _regularise_theta(self, layers: Sequence[Layer]) -> None:
+    def _regularise_theta(self, layers: list[Layer]) -> None:
         """What it does once they hold theta again."""
 
     def _check_unchanged(self) -> None:
@@ -305,8 +312,13 @@ class SparseOptimizer(OptimizerWrapper):
 
 
 def _without(layers: list[Layer], some: Sequence[Layer]) -> list[Layer]:
-    gone = {layer.name for layer in some}
-    return [layer for layer in layers if layer.name not in gone] if gone else layers
+    gone = {*some}
+    return [layer for layer in layers if layer not in gone] if gone else layers
+
+
+def _moved(layers: Sequence[Layer]) -> list[Layer]:
+    """Those that have a gradient."""
+    return [layer for layer in layers if layer.param.grad is not None]
 
 
 def _check_model(name: str, model: object) -> None:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import lr_scheduler
 
 from asterism import AffineScaling, Focuss, Group, InputError, ReweightedL1, ReweightedL2
 from asterism.scaling.stepping import blocks
 from asterism.scaling.stepping.blocks import Blocks
 from asterism.scaling.stepping.inner_optimizer import ELEMENTWISE as KINDS
-from support.explicit import ELEMENTWISE, assert_equal, loss, make_model, train, wrap
+from support.explicit import (
+    ALL_ELEMENTWISE,
+    assert_equal,
+    assert_same_state,
+    loss,
+    make_model,
+    train,
+    wrap,
+)
 
-MORE = {
-    "NAdam": partial(torch.optim.NAdam, lr=0.01),
-    "RAdam": partial(torch.optim.RAdam, lr=0.01),
-    "Adamax": partial(torch.optim.Adamax, lr=0.01),
-    "Adadelta": torch.optim.Adadelta,
-    "Rprop": torch.optim.Rprop,
-    "ASGD": torch.optim.ASGD,
-    "SGD fused": partial(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True),
-}
-OPTIMIZERS: dict[str, Any] = {**ELEMENTWISE, **MORE}
-every_optimizer = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+every_optimizer = pytest.mark.parametrize("make", ALL_ELEMENTWISE.values(), ids=ALL_ELEMENTWISE)
 
 
 @pytest.fixture
@@ -62,18 +59,10 @@ def in_blocks_and_whole(make: Any, **options: Any) -> list[tuple[nn.Module, Affi
     return trained
 
 
-def assert_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one["state"].keys() == other["state"].keys()
-    for key, entry in one["state"].items():
-        assert entry.keys() == other["state"][key].keys()
-        for name, value in entry.items():
-            found = other["state"][key][name]
-            same = torch.equal(value, found) if isinstance(value, Tensor) else value == found
-            assert same, (key, name)
-
-
 def test_all_elementwise_optimizers_are_tried() -> None:
-    assert {type(make([nn.Parameter(torch.ones(1))])) for make in OPTIMIZERS.values()} == {*KINDS}
+    assert {type(make([nn.Parameter(torch.ones(1))])) for make in ALL_ELEMENTWISE.values()} == {
+        *KINDS
+    }
 
 
 @every_optimizer

@@ -14,7 +14,7 @@ from torch import nn
 from asterism import Focuss, ReweightedL1, ReweightedL2
 from asterism.scaling.layer import Layer
 from asterism.scaling.penalties import Penalty
-from asterism.scaling.stepping.shrinking import shrink, shrink_block
+from asterism.scaling.stepping.shrinking import Shrinking, shrink_block
 
 FORMATS = (torch.contiguous_format, torch.channels_last)
 PENALTIES = (
@@ -42,6 +42,11 @@ def one_by_one(pulled: list[tuple[Layer, float]], by_psi: bool, renew: bool) -> 
         if renew:
             layer.renew_psi()
         layer.shrink(layer.psi * pull if by_psi else pull)
+
+
+def shrink(pulled: list[tuple[Layer, float]], *, by_psi: bool = False, renew: bool = False) -> None:
+    layers = [layer for layer, _ in pulled]
+    Shrinking(layers, by_psi=by_psi, renew=renew).step([pull for _, pull in pulled])
 
 
 def assert_same(found: list[tuple[Layer, float]], expected: list[tuple[Layer, float]]) -> None:

@@ -1,24 +1,28 @@
 """Large layers a block at a time: theta → q, the inner step and q → theta within the cache.
 
 Around whole layers the change of variables is three passes over memory beside those of the inner
-optimizer. Where each weight's step depends on no other weight, a block can take its step alone, to
-the same bits: the inner optimizer's own code runs on a copy of the block's q and gradient, and on
-views of its state. The parameter never holds q, and its gradient stays one of theta.
+optimizer. A block takes its step alone: the inner optimizer's code runs on a copy of the block's q
+and gradient, and on views of its state. The parameter never holds q, and its gradient stays one of
+theta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim import optimizer as of_torch
 
 from asterism.scaling.layer import Layer, in_memory
-from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping.parts import (
+    Group,
+    Regularise,
+    is_divisible,
+    make_part,
+    takes_any_part,
+)
 from asterism.scaling.stepping.q_space import is_in_q_space
 from asterism.weights.sharding import local
 
@@ -26,16 +30,13 @@ SIZE = 2**18  # weights in a block for each thread: fewer, and Python takes long
 MOST_THREADS = 4  # that add to a block's size, as they share a cache
 LARGE = 2**19  # weights of a layer that is worth dividing: its numbers are too many for the cache
 
-Group = dict[str, Any]
-Regularise = Callable[[Layer, Tensor], None]
-
 
 class Blocks:
     """The layers of one step that are taken in blocks."""
 
     def __init__(self, optimizer: Optimizer, layers: Sequence[Layer]) -> None:
         self.optimizer = optimizer
-        fit = bool(layers) and _takes_any_part(optimizer)
+        fit = bool(layers) and takes_any_part(optimizer)
         self.groups = _groups(optimizer, layers) if fit else {}
         self.layers = [layer for layer in layers if fit and self._divides(layer)]
 
@@ -47,28 +48,14 @@ class Blocks:
         for layer in self.layers:
             self._step(layer, regularise)
 
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Without the gradients of these layers, for the inner step of the others."""
-        gradients = [layer.param.grad for layer in self.layers]
-        for layer in self.layers:
-            layer.param.grad = None
-        try:
-            yield
-        finally:
-            for layer, gradient in zip(self.layers, gradients, strict=True):
-                layer.param.grad = gradient
-
     def _divides(self, layer: Layer) -> bool:
         """Whether gradient and state are there, in the order of omega's memory."""
         gradient, group = layer.param.grad, self.groups.get(layer.param, {})
         if gradient is None or is_in_q_space(gradient) or not layer.scaled or layer.pruned:
             return False
-        if layer.groups is not None or group.get("capturable") or group.get("differentiable"):
-            return False
         state = self.optimizer.state.get(layer.param, {})
-        if not state and (type(self.optimizer) is not torch.optim.SGD or group["momentum"]):
-            return False  # its first step, which makes the state
+        if layer.groups is not None or not is_divisible(self.optimizer, group, state):
+            return False
         tensors = [value for value in state.values() if isinstance(value, Tensor) and value.ndim]
         return all(_lies_as(each, layer) for each in (layer.param, gradient, *tensors))
 
@@ -84,7 +71,7 @@ class Blocks:
                 q = nn.Parameter(torch.empty_like(scale))
             q.grad = torch.mul(gradient[here], scale, out=q.grad)
             torch.div(theta[here], scale, out=q.detach())
-            part = _of_block(self.optimizer, self.groups[layer.param], q, _cut(state, here))
+            part = make_part(self.optimizer, self.groups[layer.param], q, _cut(state, here))
             part.step()
             regularise(layer, q)
             torch.mul(q, scale, out=theta[here])
@@ -95,16 +82,6 @@ class Blocks:
 def _places(size: int) -> Iterator[slice]:
     length = SIZE * min(torch.get_num_threads(), MOST_THREADS)
     return (slice(start, min(start + length, size)) for start in range(0, size, length))
-
-
-def _of_block(optimizer: Optimizer, group: Group, q: nn.Parameter, state: Any) -> Optimizer:
-    """An optimizer of the same kind and settings for q alone."""
-    part = object.__new__(type(optimizer))
-    vars(part).update(vars(optimizer))
-    vars(part).pop("step", None)  # which counts the calls, where a scheduler has put it there
-    part.param_groups = [{**group, "params": [q]}]
-    part.state = {q: state} if state else {}  # type: ignore[assignment]
-    return part
 
 
 def _cut(state: Mapping[str, Any], here: slice) -> dict[str, Any]:
@@ -134,19 +111,6 @@ def is_large(layer: Layer) -> bool:
     """Whether a layer is worth dividing, where that is possible."""
     omega = local(layer.omega)
     return omega.numel() >= LARGE and omega.is_cpu
-
-
-def _takes_any_part(optimizer: Optimizer) -> bool:
-    """Whether a step of this optimizer is the same weight by weight, and nobody listens to it."""
-    hooks = (
-        optimizer._optimizer_step_pre_hooks,
-        optimizer._optimizer_step_post_hooks,
-        of_torch._global_optimizer_pre_hooks,
-        of_torch._global_optimizer_post_hooks,
-    )
-    step = vars(optimizer).get("step")
-    ours = step is None or hasattr(step, "_wrapped_by_lr_sched")
-    return inner.is_elementwise(optimizer) and ours and not any(hooks)
 
 
 def _groups(optimizer: Optimizer, layers: Sequence[Layer]) -> dict[nn.Parameter, Group]:

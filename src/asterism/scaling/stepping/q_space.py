@@ -6,6 +6,7 @@ inside, the model ends in theta-space.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,10 +16,9 @@ from torch.optim import Optimizer
 
 from asterism.scaling.layer import Layer
 from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping.compiled import CompiledLayers, takes
 from asterism.scaling.stepping.interrupts import uninterrupted
-from asterism.scaling.stepping.pruned_layers import PrunedLayers
-from asterism.scaling.stepping.small_layers import SmallLayers
-from asterism.weights.sharding import is_sharded, local
+from asterism.weights.sharding import local
 
 Closure = Callable[[], Any]
 
@@ -30,50 +30,60 @@ class QSpace:
     """Between `enter` and `leave` parameters hold q and gradients are those of q.
 
     Both know where they stand, so that leaving twice is leaving once.
+
+    layers  those of a step; sorted once, for as long as none of them changes
     """
 
-    def __init__(
-        self, optimizer: Optimizer, layers: Sequence[Layer], compiled: SmallLayers | None = None
-    ) -> None:
-        self.optimizer = optimizer
-        direct = [layer for layer in layers if layer.latent is None]
-        self.latent = [layer for layer in layers if layer.latent is not None]
-        scaled = [layer for layer in direct if layer.scaled and not layer.pruned]
-        self.small = [layer for layer in scaled if layer.is_small]
-        self.large = [layer for layer in scaled if not layer.is_small]
-        self.compiled = compiled or SmallLayers()
-        self.pruned = PrunedLayers([layer for layer in direct if layer.pruned])
-        self.elementwise = inner.is_elementwise(optimizer)
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.layers = layers
         self.inside = False
+        self._sort()
+
+    def _sort(self) -> None:
+        self.latent = [layer for layer in self.layers if layer.latent is not None]
+        direct = [layer for layer in self.layers if layer.latent is None]
+        direct = [layer for layer in direct if layer.scaled or layer.pruned]
+        self.compiled = CompiledLayers([layer for layer in direct if takes(layer)])
+        others = [layer for layer in direct if not takes(layer)]
+        self.whole = [layer for layer in others if not layer.pruned]
+        self.pruned = [layer for layer in others if layer.pruned]
+        self.direct = (*self.compiled.layers, *self.whole, *self.pruned)
+        self.any_scaled = any(layer.scaled for layer in direct)
 
     @uninterrupted()
-    def enter(self) -> None:
-        """theta → q, and gradients of theta → gradients of q; straight through where latent."""
-        pruned = self.pruned.layers
-        if self.small or self.large or pruned:
-            _separate_gradients(self.optimizer, (*self.small, *self.large, *pruned))
-        # What stands where a weight is pruned is nothing to an elementwise optimizer.
-        of_pruned = [
-            _gradient_of_theta(layer) if layer.scaled or not self.elementwise else None
-            for layer in pruned
-        ]
-        of_small = [_gradient_of_theta(layer) for layer in self.small]
-        of_large = [_gradient_of_theta(layer) for layer in self.large]
+    def enter(self, optimizer: Optimizer) -> None:
+        """theta → q, and gradients of theta → gradients of q; straight through where latent.
+
+        optimizer  the inner one
+        """
+        self.optimizer = optimizer
+        if not self.compiled.in_place():
+            self._sort()
         for layer in self.latent:
             assert layer.latent is not None
             layer.param.copy_(layer.latent)
-        if self.compiled.take(self.small, of_small):
-            self.compiled.to_q()
-        else:
-            _to_q(self.small, of_small)
-        _to_q(self.large, of_large)
-        if any(layer.scaled for layer in pruned) or not self.elementwise:
-            self.pruned.to_q(of_pruned, zero=not self.elementwise)
+        # What stands where a weight is pruned is nothing to an elementwise optimizer.
+        zero = not inner.is_elementwise(optimizer)
+        if self.any_scaled or (zero and self.direct):
+            self._scale(zero)
+        self.inside = True
+
+    def _scale(self, zero: bool) -> None:
+        _separate_gradients(self.optimizer, self.direct)
+        of_compiled = _gradients_of_theta(self.compiled.layers, zero)
+        of_whole = _gradients_of_theta(self.whole, zero)
+        of_pruned = _gradients_of_theta(self.pruned, zero)
+        self.compiled.to_q(of_compiled, zero=zero)
+        _to_q(self.whole, of_whole)
+        for layer, gradient in zip(self.pruned, of_pruned, strict=True):
+            if layer.scaled:
+                layer.divide_(layer.param)
+            if gradient is not None:
+                layer.multiply_(gradient, zero=zero)
         # At the end: gradients that are views of one bucket share their version.
-        for gradient in (*of_small, *of_large, *of_pruned):
+        for gradient in (*of_compiled, *of_whole, *of_pruned):
             if gradient is not None:
                 mark_in_q_space(gradient)
-        self.inside = True
 
     @uninterrupted()
     def leave(self, *, restore: bool = False) -> None:
@@ -88,24 +98,27 @@ class QSpace:
             assert layer.latent is not None
             layer.latent.copy_(layer.param)
             layer.multiply_(layer.param)
-        self.pruned.to_theta()
-        if not self.compiled.to_theta(self.small):
-            _to_theta(self.small)
-        _to_theta(self.large)
+        by_torch = self.pruned
+        if self.compiled.in_place():
+            self.compiled.to_theta()
+        else:  # the inner optimizer has put parameters elsewhere
+            by_torch = [*self.compiled.layers, *by_torch]
+        for layer in by_torch:
+            layer.multiply_(layer.param)
+        if self.whole:
+            qs: list[Any] = [layer.param for layer in self.whole]
+            torch._foreach_mul_(qs, [layer.omega for layer in self.whole])
         if restore:
             self._restore_gradients()
         self.inside = False
 
     def _restore_gradients(self) -> None:
-        used = [
-            layer
-            for layer in (*self.small, *self.large, *self.pruned.layers)
-            if layer.param.grad is not None and is_in_q_space(layer.param.grad)
-        ]
-        for layer in used:
-            delattr(layer.param.grad, IN_Q_SPACE)
-            if layer.scaled:
-                layer.divide_(_gradient(layer))
+        for layer in self.direct:
+            gradient = layer.param.grad
+            if gradient is not None and is_in_q_space(gradient):
+                delattr(gradient, IN_Q_SPACE)
+                if layer.scaled:
+                    layer.divide_(gradient)
 
     @torch.no_grad()
     def evaluate(self, closure: Closure) -> Any:
@@ -113,31 +126,27 @@ class QSpace:
         self.leave(restore=True)
         with torch.enable_grad():
             loss = closure()
-        self.enter()
+        self.enter(self.optimizer)
         return loss
 
 
 def _to_q(layers: Sequence[Layer], gradients: Sequence[Tensor | None]) -> None:
-    """The same by torch; gradients that are None stay as they are."""
-    if layers:
-        thetas: list[Any] = [layer.param for layer in layers]
-        torch._foreach_div_(thetas, [layer.omega for layer in layers])
+    """By torch, in layers of which nothing is pruned; gradients that are None stay as they are."""
+    if not layers:
+        return
+    thetas: list[Any] = [layer.param for layer in layers]
+    torch._foreach_div_(thetas, [layer.omega for layer in layers])
     given = [(each, layer.omega) for each, layer in zip(gradients, layers, strict=True)]
     some = [(each, omega) for each, omega in given if each is not None]
     if some:
         torch._foreach_mul_([each for each, _ in some], [omega for _, omega in some])
 
 
-def _to_theta(layers: Sequence[Layer]) -> None:
-    if layers:
-        qs: list[Any] = [layer.param for layer in layers]
-        torch._foreach_mul_(qs, [layer.omega for layer in layers])
-
-
 def _separate_gradients(optimizer: Optimizer, layers: Sequence[Layer]) -> None:
     """A gradient of its own, that can be written to, for each layer: users may set any tensor."""
-    held = [id(param.grad) for group in optimizer.param_groups for param in group["params"]]
-    shared = {each for each in held if held.count(each) > 1} if len(set(held)) < len(held) else ()
+    held = [param.grad for group in optimizer.param_groups for param in group["params"]]
+    ids = [id(gradient) for gradient in held if gradient is not None]
+    shared = {each for each, times in Counter(ids).items() if times > 1}
     for layer in layers:
         gradient = layer.param.grad
         if gradient is None or (not shared and gradient.is_contiguous()):
@@ -150,7 +159,8 @@ def _separate_gradients(optimizer: Optimizer, layers: Sequence[Layer]) -> None:
 
 def is_in_q_space(gradient: Tensor) -> bool:
     """Whether a step has brought this gradient to q-space and nobody has written to it since."""
-    return bool(getattr(gradient, IN_Q_SPACE, None) == _versions(gradient))
+    marked = getattr(gradient, IN_Q_SPACE, None)
+    return marked is not None and bool(marked == _version(gradient))
 
 
 def of_q(gradient: Tensor, layer: Layer) -> Tensor:
@@ -161,20 +171,18 @@ def of_q(gradient: Tensor, layer: Layer) -> Tensor:
 
 
 def mark_in_q_space(gradient: Tensor) -> None:
-    setattr(gradient, IN_Q_SPACE, _versions(gradient))
+    setattr(gradient, IN_Q_SPACE, _version(gradient))
 
 
-def _versions(gradient: Tensor) -> int | tuple[int, int]:
+def _version(gradient: Tensor) -> int:
     """How often it was written to; FSDP2 adds to the shard alone, past the tensor around it."""
-    version = gradient._version
-    return (version, local(gradient)._version) if is_sharded(gradient) else version
+    return local(gradient)._version
 
 
-def _gradient(layer: Layer) -> Any:
-    return layer.param.grad
+def _gradients_of_theta(layers: Sequence[Layer], zero: bool) -> list[Tensor | None]:
+    """Those that become gradients of q; None for one that is of q already, or stays as it is.
 
-
-def _gradient_of_theta(layer: Layer) -> Tensor | None:
-    """The gradient, unless it is in q-space already."""
-    gradient = layer.param.grad
-    return None if gradient is None or is_in_q_space(gradient) else gradient
+    zero  whether those of pruned weights become 0, in layers that are not scaled too
+    """
+    found = [layer.param.grad if zero or layer.scaled else None for layer in layers]
+    return [None if each is None or is_in_q_space(each) else each for each in found]

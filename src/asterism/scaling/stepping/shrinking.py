@@ -7,7 +7,9 @@ The compiled pass takes float32 on the CPU and rounds as torch does. Penalties o
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,36 +19,124 @@ from asterism.scaling.layer import Layer
 from asterism.weights.sharding import local
 
 AT_ONCE = 2**24  # weights of one foreach call, which makes two numbers for each
-ROW = struct.Struct("qqqqqffff")  # a `Shrunk` of kernels/training/shrink.c
-
-Pulled = tuple[Layer, float]
+ROW = struct.Struct("qqqqqff")  # a `Shrunk` of kernels/training/shrink.c
 
 
-def shrink(pulled: Sequence[Pulled], *, by_psi: bool = False, renew: bool = False) -> None:
-    """The proximal step of each layer, on whatever its parameter holds.
+class Psi(NamedTuple):
+    """psi = 1 / (z^order + offset), and what it is at 0, rounded."""
 
-    pulled  layers, each with how far its step goes
+    offset: float = 0.0
+    at_zero: float = 1.0
+
+
+class Shrinking:
+    """Layers that take a proximal step together, sorted once, for as long as none of them changes.
+
+    layers  on whatever their parameters hold, theta or q
     by_psi  whether the step of each weight is multiplied by the layer's psi
     renew   whether psi is computed from theta first
     """
-    if not pulled:
-        return
-    kernels = library.load()
-    rows, together = [], []
-    for layer, pull in pulled:
-        if layer.groups is not None or (renew and layer.psi_numbers is None):
-            _shrink_alone(layer, pull, by_psi, renew)
-        elif kernels and layer.is_small and _same_order(layer):
-            rows.append(_row(layer, pull, by_psi, renew))
+
+    def __init__(
+        self, layers: Sequence[Layer], *, by_psi: bool = False, renew: bool = False
+    ) -> None:
+        self.layers, self.by_psi, self.renew = layers, by_psi, renew
+        found = [_psi_of(layer) if renew else Psi() for layer in layers]
+        self.psi = [each or Psi() for each in found]
+        self.alone = [
+            at for at, layer in enumerate(layers) if layer.groups is not None or found[at] is None
+        ]
+        self._sort()
+
+    def step(self, pulls: Sequence[float]) -> None:
+        """One step.
+
+        pulls  how far the step of each layer goes
+        """
+        if self.thetas != self._addresses():
+            self._sort()
+        for at in self.alone:
+            layer, pull = self.layers[at], pulls[at]
+            if self.renew:
+                layer.renew_psi()
+            layer.shrink(layer.psi * pull if self.by_psi and layer.psi is not None else pull)
+        if self.compiled:
+            kernels = library.load()
+            assert kernels is not None
+            far = array("d", [pulls[at] for at in self.compiled])
+            kernels.asterism_shrink(self.rows, len(far), far.buffer_info()[0])
+        for some in self.portions:
+            if self.renew:
+                self._renew_psi(some)
+            self._shrink(some, [pulls[at] for at in some])
+
+    def _sort(self) -> None:
+        """Which layers the compiled pass takes, where they are in memory now."""
+        alone = {*self.alone}
+        others = [at for at in range(len(self.layers)) if at not in alone]
+        compiled = library.load() is not None
+        self.compiled = [at for at in others if compiled and _is_plain(self.layers[at])]
+        self.rows = b"".join(self._row(self.layers[at], self.psi[at]) for at in self.compiled)
+        self.thetas = self._addresses()
+        self.portions = list(
+            _portions(self.layers, [at for at in others if at not in {*self.compiled}])
+        )
+
+    # ------------------------------------------------------------------ compiled
+
+    def _addresses(self) -> list[int]:
+        return [self.layers[at].param.data_ptr() for at in self.compiled]
+
+    def _row(self, layer: Layer, numbers: Psi) -> bytes:
+        param, psi = layer.param, layer.psi if self.by_psi else None
+        at = 0 if psi is None else psi.data_ptr()
+        about = param.numel(), layer.penalty.order, self.renew
+        return ROW.pack(param.data_ptr(), at, *about, *numbers)
+
+    # ------------------------------------------------------------------ by torch
+
+    def _renew_psi(self, some: Sequence[int]) -> None:
+        """psi ← 1 / (|theta|^order + offset) / psi(0)."""
+        params = self._params(some)
+        sizes = (
+            torch._foreach_abs(params)
+            if self._order(some) == 1
+            else torch._foreach_mul(params, params)
+        )
+        torch._foreach_add_(sizes, [self.psi[at].offset for at in some])
+        torch._foreach_reciprocal_(sizes)
+        torch._foreach_div_(sizes, [self.psi[at].at_zero for at in some])
+        torch._foreach_copy_(self._psis(some), sizes)
+
+    def _shrink(self, some: Sequence[int], pulls: list[float]) -> None:
+        params = self._params(some)
+        if self._order(some) == 2:
+            if self.by_psi:
+                divisors = torch._foreach_mul(self._psis(some), pulls)
+                torch._foreach_mul_(divisors, 2.0)
+                torch._foreach_add_(divisors, 1.0)
+                torch._foreach_div_(params, divisors)
+            else:
+                torch._foreach_div_(params, [1 + 2 * pull for pull in pulls])
+            return
+        if self.by_psi:
+            amounts = torch._foreach_mul(self._psis(some), pulls)
+            moved = torch._foreach_maximum(params, torch._foreach_neg(amounts))
+            torch._foreach_minimum_(moved, amounts)
         else:
-            together.append((layer, pull))
-    if rows:
-        assert kernels is not None
-        kernels.asterism_shrink(b"".join(rows), len(rows))
-    for some in _portions(together):
-        if renew:
-            _renew_psi(some)
-        _shrink_together(some, by_psi)
+            moved = torch._foreach_maximum(params, [-pull for pull in pulls])
+            torch._foreach_minimum_(moved, pulls)
+        torch._foreach_sub_(params, moved)
+
+    def _order(self, some: Sequence[int]) -> int:
+        return self.layers[some[0]].penalty.order
+
+    def _params(self, some: Sequence[int]) -> list[Tensor]:
+        return [local(self.layers[at].param.detach()) for at in some]
+
+    def _psis(self, some: Sequence[int]) -> list[Tensor]:
+        psis = [self.layers[at].psi for at in some]
+        return [local(psi) for psi in psis if psi is not None]
 
 
 def shrink_block(q: Tensor, order: int, pull: float) -> None:
@@ -57,89 +147,34 @@ def shrink_block(q: Tensor, order: int, pull: float) -> None:
         q.sub_(q.clamp(-pull, pull))
 
 
-def _shrink_alone(layer: Layer, pull: float, by_psi: bool, renew: bool) -> None:
-    if renew:
-        layer.renew_psi()
-    layer.shrink(layer.psi * pull if by_psi and layer.psi is not None else pull)
+def _psi_of(layer: Layer) -> Psi | None:
+    """None where the penalty has another psi."""
+    offset = layer.penalty.psi_offset(layer.scale)
+    if offset is None:
+        return None
+    at_zero = torch.tensor(offset, dtype=layer.omega.dtype).reciprocal_().item()
+    return Psi(float(offset), at_zero)
 
 
-# ---------------------------------------------------------------------- compiled
-
-
-def _same_order(layer: Layer) -> bool:
-    """Whether the numbers of the parameter fill its memory, as those of psi, if any, do."""
+def _is_plain(layer: Layer) -> bool:
+    """Whether it is small and its numbers fill their memory, in the order of psi, if any."""
     param, other = layer.param, layer.omega if layer.psi is None else layer.psi
     contiguous = param.is_contiguous() and other.is_contiguous()
-    return param.is_cpu and (contiguous or param.stride() == other.stride())
+    return layer.is_small and param.is_cpu and (contiguous or param.stride() == other.stride())
 
 
-def _row(layer: Layer, pull: float, by_psi: bool, renew: bool) -> bytes:
-    param, order = layer.param, layer.penalty.order
-    psi = 0 if not by_psi or layer.psi is None else layer.psi.data_ptr()
-    offset, at_zero = (layer.psi_numbers if renew else None) or (0.0, 1.0)
-    numbers = offset, at_zero, pull, 1 + 2 * pull
-    return ROW.pack(param.data_ptr(), psi, param.numel(), order, renew, *numbers)
-
-
-# ---------------------------------------------------------------------- by torch
-
-
-def _portions(pulled: Sequence[Pulled]) -> Iterator[list[Pulled]]:
+def _portions(layers: Sequence[Layer], places: Sequence[int]) -> Iterator[list[int]]:
     """Layers of one order, no more weights at once than memory has room for."""
     for order in (1, 2):
-        some: list[Pulled] = []
+        some: list[int] = []
         weights = 0
-        for layer, pull in pulled:
-            if layer.penalty.order != order:
+        for at in places:
+            if layers[at].penalty.order != order:
                 continue
-            some.append((layer, pull))
-            weights += layer.param.numel()
+            some.append(at)
+            weights += layers[at].param.numel()
             if weights >= AT_ONCE:
                 yield some
                 some, weights = [], 0
         if some:
             yield some
-
-
-def _renew_psi(some: Sequence[Pulled]) -> None:
-    """psi ← 1 / (|theta|^order + offset) / psi(0)."""
-    params, psis = _params(some), _psis(some)
-    numbers = [layer.psi_numbers or (0.0, 1.0) for layer, _ in some]
-    sizes = torch._foreach_abs(params) if _order(some) == 1 else torch._foreach_mul(params, params)
-    torch._foreach_add_(sizes, [offset for offset, _ in numbers])
-    torch._foreach_reciprocal_(sizes)
-    torch._foreach_div_(sizes, [at_zero for _, at_zero in numbers])
-    torch._foreach_copy_(psis, sizes)
-
-
-def _shrink_together(some: Sequence[Pulled], by_psi: bool) -> None:
-    params, pulls = _params(some), [pull for _, pull in some]
-    if _order(some) == 2:
-        if by_psi:
-            divisors = torch._foreach_mul(_psis(some), pulls)
-            torch._foreach_mul_(divisors, 2.0)
-            torch._foreach_add_(divisors, 1.0)
-            torch._foreach_div_(params, divisors)
-        else:
-            torch._foreach_div_(params, [1 + 2 * pull for pull in pulls])
-        return
-    if by_psi:
-        amounts = torch._foreach_mul(_psis(some), pulls)
-        moved = torch._foreach_maximum(params, torch._foreach_neg(amounts))
-        torch._foreach_minimum_(moved, amounts)
-    else:
-        moved = torch._foreach_maximum(params, [-pull for pull in pulls])
-        torch._foreach_minimum_(moved, pulls)
-    torch._foreach_sub_(params, moved)
-
-
-def _order(some: Sequence[Pulled]) -> int:
-    return some[0][0].penalty.order
-
-
-def _params(some: Sequence[Pulled]) -> list[Tensor]:
-    return [local(layer.param.detach()) for layer, _ in some]
-
-
-def _psis(some: Sequence[Pulled]) -> list[Tensor]:
-    return [local(layer.psi) for layer, _ in some if layer.psi is not None]
