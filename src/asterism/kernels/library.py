@@ -116,6 +116,10 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_norm_backward.argtypes = [c_int, c_void_p, c_float, *[c_void_p] * 10, c_int64]
     library.asterism_halve.argtypes = [c_int, c_void_p, c_void_p, c_void_p, c_int64]
     library.asterism_halve_backward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
+    library.asterism_cover.argtypes = [
+        *(c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64),
+        *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
+    ]
     library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
     library.asterism_to_theta.argtypes = [c_void_p, c_int64]
     library.asterism_bundle.argtypes = [c_void_p, c_int64, c_void_p, c_void_p]

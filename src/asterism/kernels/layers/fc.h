@@ -67,9 +67,9 @@ static void fc_sparse_one(const Step *s, const float *in, const float *other, fl
 }
 
 /* Eight by eight: rows become columns. */
-INLINE void turn8(float *out, int64_t out_stride, const float *in, int64_t stride)
+INLINE void turn_rows8(float *out, int64_t out_stride, const float *const *rows)
 {
-#define ROW(I) (*(const Vec8 *)(in + (I) * stride))
+#define ROW(I) (*(const Vec8 *)rows[I])
 #define PAIRS(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
     Vec8 a[8], b[8];
     UNROLL for (int i = 0; i < 8; i += 2) {
@@ -87,6 +87,13 @@ INLINE void turn8(float *out, int64_t out_stride, const float *in, int64_t strid
     }
 #undef ROW
 #undef PAIRS
+}
+
+INLINE void turn8(float *out, int64_t out_stride, const float *in, int64_t stride)
+{
+    const float *rows[8];
+    UNROLL for (int i = 0; i < 8; i++) rows[i] = in + i * stride;
+    turn_rows8(out, out_stride, rows);
 }
 
 /* The live features of a block of images, each as 32 numbers side by side: of as many as there are, with

@@ -2,59 +2,58 @@
    one pass. What the inputs add is there already, for all steps: the layer before has computed it. */
 
 enum {
-    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of sixteen rows; of 32 if dense */
+    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of eight rows; of 32 if dense */
     N_ROW, N_PLACE,   /* of the inputs' sums: the numbers of a step, and where this direction's are */
     N_OUT_ROW, N_OUT, /* the same of the results */
     N_MEMORY,         /* where in the memory the state of this direction is */
-    N_PLACES,         /* how many places there are; the last ones are the gates' */
+    N_ORDERS,         /* in how many orders it is there */
     N_BACKWARD, N_GIVEN, N_CELLS, /* from the last step on; with a state; the cells as a last row */
 };
-
-INLINE Vec8 choose8(Vec8i where, Vec8 yes, Vec8 no)
-{
-    return (Vec8)((where & (Vec8i)yes) | (~where & (Vec8i)no));
-}
+enum { STEPS = 4 }; /* of a slice at once: it has a multiple of them */
 
 INLINE Vec8 clamp8(Vec8 x, float low, float high)
 {
 #ifdef __AVX2__
     return (Vec8)_mm256_min_ps(_mm256_set1_ps(high), _mm256_max_ps(_mm256_set1_ps(low), (__m256)x));
 #else
-    x = choose8(x < splat8(low), splat8(low), x);
-    return choose8(x > splat8(high), splat8(high), x);
+    Vec8i below = x < splat8(low), above = x > splat8(high);
+    x = (Vec8)((below & (Vec8i)splat8(low)) | (~below & (Vec8i)x));
+    return (Vec8)((above & (Vec8i)splat8(high)) | (~above & (Vec8i)x));
 #endif
 }
 
-/* e^x to about one unit in the last place, for −87 < x < 87; beyond it stays what it is there. */
-INLINE Vec8 exp8(Vec8 x)
+INLINE Vec8 polynomial8(Vec8 x, const float *factors)
 {
-    x = clamp8(x, -87, 87);
-    const Vec8 round = splat8(12582912); /* 1.5·2^23: to add it rounds to a whole number */
-    Vec8 shifted = x * splat8(1.44269504f) + round, whole = shifted - round;
-    Vec8 r = x - whole * splat8(0.693359375f) + whole * splat8(2.12194440e-4f);
-    Vec8 sum = splat8(1.9875691500e-4f);
-    sum = sum * r + splat8(1.3981999507e-3f);
-    sum = sum * r + splat8(8.3334519073e-3f);
-    sum = sum * r + splat8(4.1665795894e-2f);
-    sum = sum * r + splat8(1.6666665459e-1f);
-    sum = sum * r + splat8(5.0000001201e-1f);
-    sum = sum * r * r + r + splat8(1);
-    return (Vec8)((Vec8i)sum + ((Vec8i)shifted << 23));
+    Vec8 sum = splat8(factors[4]);
+    UNROLL for (int i = 3; i >= 0; i--) sum = sum * x + splat8(factors[i]);
+    return sum;
 }
 
-INLINE Vec8 sigmoid8(Vec8 x) { return splat8(1) / (splat8(1) + exp8(-x)); }
-
-/* Near zero by a polynomial, as 1 − 2/(e^2x + 1) would lose digits there. */
+/* x·P(x²)/Q(x²), fitted for the least largest error: with rounding it is 4e-7 of the result at most.
+   Beyond the limits tanh is 1 in single precision. */
 INLINE Vec8 tanh8(Vec8 x)
 {
-    Vec8 square = x * x, sum = splat8(-5.70498872745e-3f);
-    sum = sum * square + splat8(2.06390887954e-2f);
-    sum = sum * square + splat8(-5.37397155531e-2f);
-    sum = sum * square + splat8(1.33314422036e-1f);
-    sum = sum * square + splat8(-3.33332819422e-1f);
-    Vec8 near = sum * square * x + x;
-    Vec8 far = splat8(1) - splat8(2) / (exp8(x + x) + splat8(1));
-    return choose8(square < splat8(0.390625f), near, far);
+    static const float above[] = {0.999999977f, 0.133744753f, 3.48781125e-3f, 2.04811906e-5f,
+                                  1.31775282e-8f};
+    static const float below[] = {1, 0.467077891f, 2.58473893e-2f, 3.27292055e-4f, 7.70404844e-7f};
+    x = clamp8(x, -9.1f, 9.1f);
+    return x * polynomial8(x * x, above) / polynomial8(x * x, below);
+}
+
+INLINE Vec8 sigmoid8(Vec8 x) { return splat8(0.5f) + splat8(0.5f) * tanh8(splat8(0.5f) * x); }
+
+/* Of eight numbers side by side each weight takes the one whose place its three lowest bits are. */
+INLINE Vec8 taken8(const float *from, Vec8 weights)
+{
+#ifdef __AVX2__
+    Vec8 numbers = *(const Vec8 *)from;
+    IN_REGISTER(numbers); /* a shuffle that loads takes twice as long */
+    return (Vec8)_mm256_permutevar8x32_ps((__m256)numbers, (__m256i)weights);
+#else
+    Vec8i at = (Vec8i)weights & 7;
+    return (Vec8){from[at[0]], from[at[1]], from[at[2]], from[at[3]],
+                  from[at[4]], from[at[5]], from[at[6]], from[at[7]]};
+#endif
 }
 
 /* Eight numbers by their places, two places in one load. Lane by lane: gather instructions are slow
@@ -67,25 +66,45 @@ INLINE Vec8 pick8(const float *from, const uint16_t *places)
                   from[(uint16_t)p[2]], from[p[2] >> 16], from[(uint16_t)p[3]], from[p[3] >> 16]};
 }
 
-/* The recurrent matrix times the state. data: weights, places, where slices begin, biases. A sparse matrix
-   is as SELL-8 in fc.h, but of slices of sixteen rows, as each end of a slice costs as much as many
-   weights; of a dense one 32 rows are side by side, and it has no places. */
-INLINE void recur_sparse(const Step *s, const float *state, float *sums)
+/* The state in other orders: `table` names vectors of it, and eight of them are turned at a time. With
+   more orders there are more sets of eight units that lie side by side. */
+INLINE void reorder(const Step *s, float *state, int64_t padded)
 {
-    const float *weights = s->data[0], *bias = s->data[3];
-    const uint16_t *places = s->data[1];
-    const int32_t *starts = s->data[2];
-    for (int64_t i = 0; i < s->size[N_SLICES]; i++, bias += 16, sums += 16) {
-        Vec8 one = *(const Vec8 *)bias, two = *(const Vec8 *)(bias + 8);
-        for (int64_t k = starts[i]; k < starts[i + 1]; k++, weights += 16, places += 16) {
-            one += *(const Vec8 *)weights * pick8(state, places);
-            two += *(const Vec8 *)(weights + 8) * pick8(state, places + 8);
-        }
-        *(Vec8 *)sums = one;
-        *(Vec8 *)(sums + 8) = two;
+    const uint16_t *table = s->data[1];
+    float *to = state + padded, *end = state + padded * s->size[N_ORDERS];
+    for (; to < end; to += 64, table += 8) {
+        const float *rows[8];
+        UNROLL for (int i = 0; i < 8; i++) rows[i] = state + table[i];
+        turn_rows8(to, 8, rows);
     }
 }
 
+/* A sparse recurrent matrix times the state, eight rows at a time: a slice, of which data[2] has the first
+   row and how many steps it takes. A step multiplies at most one weight of each row, all of them with
+   inputs from eight places side by side; covering.c finds the steps. A few weights of each row are left,
+   whose inputs are picked one by one. data[0]: the weights left of all slices, then those of the steps;
+   data[1]: the table above, places of the weights left, where steps begin; data[3]: biases. */
+INLINE void recur_sparse(const Step *s, const float *state, int64_t padded, float *sums)
+{
+    int64_t slices = s->size[N_SLICES], table = (s->size[N_ORDERS] - 1) * padded / 8;
+    const float *left = s->data[0], *weights = left + slices * 8 * LEFT, *bias = s->data[3];
+    const uint16_t *places = (const uint16_t *)s->data[1] + table, *starts = places + slices * 8 * LEFT;
+    const int32_t *slice = s->data[2];
+    for (int64_t i = 0; i < slices; i++, slice += 2, left += 8 * LEFT, places += 8 * LEFT) {
+        Vec8 acc[STEPS] = {*(const Vec8 *)(bias + slice[0])};
+        UNROLL for (int k = 0; k < LEFT; k++)
+            acc[k % STEPS] += *(const Vec8 *)(left + 8 * k) * pick8(state, places + 8 * k);
+        for (int64_t k = slice[1]; k > 0; k -= STEPS, weights += 8 * STEPS, starts += STEPS)
+            UNROLL for (int j = 0; j < STEPS; j++) {
+                Vec8 weight = *(const Vec8 *)(weights + 8 * j);
+                IN_REGISTER(weight); /* or it is loaded twice */
+                acc[j] += weight * taken8(state + starts[j], weight);
+            }
+        *(Vec8 *)(sums + slice[0]) = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+    }
+}
+
+/* A dense one: 32 rows are side by side, and there are no places. */
 INLINE void recur_dense(const Step *s, const float *state, float *sums)
 {
     const float *weights = s->data[0], *bias = s->data[3];
@@ -102,7 +121,6 @@ INLINE void recur_dense(const Step *s, const float *state, float *sums)
 
 typedef struct {
     const float *inputs, *sums; /* of a step: what the inputs add, and the state */
-    const uint16_t *places;     /* of each gate's sums, in the order of the slices */
     float *gates;               /* what becomes of them */
     int64_t units, padded;
 } Gates;
@@ -115,7 +133,7 @@ INLINE Vec8 given8(const Gates *g, int gate, int64_t u)
 
 INLINE Vec8 own8(const Gates *g, int gate, int64_t u)
 {
-    return pick8(g->sums, g->places + gate * g->padded + u);
+    return *(const Vec8 *)(g->sums + gate * g->units + u);
 }
 
 INLINE Vec8 *gate8(const Gates *g, int gate, int64_t u)
@@ -123,7 +141,7 @@ INLINE Vec8 *gate8(const Gates *g, int gate, int64_t u)
     return (Vec8 *)(g->gates + gate * g->padded + u);
 }
 
-/* Gate by gate and then the state: what waits for an exponential leaves room for the next one's. */
+/* Gate by gate and then the state: what waits for a quotient leaves room for the next one. */
 INLINE void open_gate(const Gates *g, int gate, const int tanh)
 {
     for (int64_t u = 0; u < g->units; u += 8) {
@@ -156,24 +174,30 @@ INLINE void gru_step(const Gates *g, float *state)
 INLINE void recurrent(const Step *s, const float *in, float *memory, float *out, const int cells)
 {
     const int64_t *n = s->size;
-    int64_t units = n[N_UNITS], padded = (units + 7) / 8 * 8;
-    int64_t gates = cells ? 4 : 3;
-    float *state = memory + n[N_MEMORY], *cell = state + padded, *opened = cell + cells * padded;
-    float *sums = opened + gates * padded;
-    const uint16_t *places = (const uint16_t *)s->data[1] + n[N_PLACES] - gates * padded;
-    if (!n[N_GIVEN]) __builtin_memset(state, 0, (1 + cells) * padded * sizeof(float));
+    int64_t units = n[N_UNITS], padded = (units + 63) / 64 * 64;
+    float *state = memory + n[N_MEMORY], *cell = state + n[N_ORDERS] * padded;
+    float *opened = cell + cells * padded, *sums = opened + (cells ? 4 : 3) * padded;
+    if (!n[N_GIVEN]) {
+        __builtin_memset(state, 0, units * sizeof(float));
+        __builtin_memset(cell, 0, cells * units * sizeof(float));
+    }
+    /* A weight that is not there is zero, times whatever is side by side with the others' inputs. */
+    __builtin_memset(state + units, 0, (padded - units) * sizeof(float));
     for (int64_t i = 0; i < n[N_STEPS]; i++) {
         int64_t t = n[N_BACKWARD] ? n[N_STEPS] - 1 - i : i;
-        Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, places, opened, units, padded};
+        Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, opened, units, padded};
         float *to = out + t * n[N_OUT_ROW] + n[N_OUT];
-        if (n[N_DENSE])
+        if (n[N_DENSE]) {
             recur_dense(s, state, sums);
-        else
-            recur_sparse(s, state, sums);
+        } else {
+            reorder(s, state, padded);
+            recur_sparse(s, state, padded, sums);
+        }
         if (cells)
             lstm_step(&g, state, cell);
         else
             gru_step(&g, state);
+        for (int64_t u = units; u % 8; u++) state[u] = 0;
         __builtin_memcpy(to, state, units * sizeof(float));
     }
     if (n[N_CELLS])

@@ -5,6 +5,7 @@ whole_channels  those of convolutions over whole channels
 places          dense convolutions place by place
 planes          channels with zeros between their rows, and weights for them
 recurrence      the steps of recurrent layers, and of linear ones over rows
+covering        sparse recurrent matrices in few steps
 windows         how a convolution reads its packed input
 packing         weights in the order in which the kernels read them
 """

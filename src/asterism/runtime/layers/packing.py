@@ -218,16 +218,13 @@ def fc_sparse_one(layer: FusedLayer) -> Data:
     weights, places, starts = _sell(layer.weight[order])
     padded = np.full(len(starts) * 8 - 8, -1, np.int32)
     padded[: len(order)] = order
-    biases = _padded(layer.bias[order], 8)
+    biases = filled(layer.bias[order], 8)
     return weights, places, np.concatenate([starts, padded]), biases
 
 
-def _sell(weight: Array, side: int = 8) -> tuple[Array, Indices, Indices]:
-    """Slices of rows: the weights and their places, those of a slice by turns, and where it begins.
-
-    side  rows of a slice
-    """
-    slices = -(-len(weight) // side)
+def _sell(weight: Array) -> tuple[Array, Indices, Indices]:
+    """Slices of eight rows: weights and their places, those of a slice by turns, its beginning."""
+    side, slices = 8, -(-len(weight) // 8)
     # Of each non-zero: its row and its input, and how many of the row are before it.
     row, place = np.nonzero(weight)
     counts = np.bincount(row, minlength=slices * side)
@@ -240,33 +237,18 @@ def _sell(weight: Array, side: int = 8) -> tuple[Array, Indices, Indices]:
     return weights, places, starts
 
 
-def _padded(numbers: Array, multiple: int) -> Array:
+def filled(numbers: Array, multiple: int) -> Array:
     """With zeros after them."""
     return np.pad(numbers, (0, -len(numbers) % multiple))
 
 
-def recurrent_sparse(weight: Array, bias: Array) -> Data:
-    """A recurrent matrix in slices of sixteen rows; after places, where each gate's sums are."""
-    order = np.argsort((weight != 0).sum(1), kind="stable")
-    weights, places, starts = _sell(weight[order], 16)
-    found = np.concatenate([places, _gate_places(order, weight.shape[1])])
-    return weights, found.astype(np.uint16), starts, _padded(bias[order], 16)
-
-
 def recurrent_dense(weight: Array, bias: Array) -> Data:
-    """A recurrent matrix of which 32 rows are side by side, and where each gate's sums are."""
+    """A recurrent matrix of which 32 rows are side by side."""
     panels = -(-len(weight) // 32)
-    padded = np.zeros((panels * 32, weight.shape[1]), np.float32)
-    padded[: len(weight)] = weight
-    packed = np.ascontiguousarray(padded.reshape(panels, 32, -1).transpose(0, 2, 1))
-    places = _gate_places(np.arange(len(weight)), weight.shape[1]).astype(np.uint16)
-    return packed, places, np.zeros(panels + 1, np.int32), _padded(bias, 32)
-
-
-def _gate_places(order: npt.NDArray[np.intp], units: int) -> npt.NDArray[np.intp]:
-    """Where the sums of each gate are, if rows are in this order; filled to whole vectors."""
-    places = np.argsort(order).reshape(-1, units)
-    return np.pad(places, ((0, 0), (0, -units % 8))).ravel()
+    whole = np.zeros((panels * 32, weight.shape[1]), np.float32)
+    whole[: len(weight)] = weight
+    packed = np.ascontiguousarray(whole.reshape(panels, 32, -1).transpose(0, 2, 1))
+    return packed, np.zeros(0, np.uint16), np.zeros((panels, 2), np.int32), filled(bias, 32)
 
 
 def fc_dense(layer: FusedLayer) -> Data:

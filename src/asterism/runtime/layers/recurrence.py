@@ -13,6 +13,7 @@ import asterism.runtime.layers.packing as packing
 from asterism.graph.operations.sequences.recurrent import directions_of
 from asterism.graph.stages import Array, FusedLayer, Given
 from asterism.runtime.building import Builder
+from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.steps import Buffer
 
@@ -48,29 +49,33 @@ class Recurrence(Builder):
         choice = self.over_rows(_of_inputs(layer, directions, steps), source, sums, steps)
         own = cost.recurrent(matrices, steps)
         self.choices[layer.place] = own._replace(seconds=own.seconds + choice.seconds)
-        padded, cells = -(-units // 8) * 8, layer.node.op == "lstm"
+        padded, cells = -(-units // TURNED) * TURNED, layer.node.op == "lstm"
+        orders = orders_of(units).number if own.sparse else 1
         # Its state, and of a step the gates and the sums.
-        apart = (1 + cells + rows // units) * padded + -(-rows // 32) * 32
-        memory = self._state(layer, padded, apart, len(directions), units)
+        apart = (orders + cells + rows // units) * padded + -(-rows // 32) * 32
+        memory = self._state(layer, orders * padded, apart, len(directions), units)
         out, wide = self.out(layer), len(directions) * units
         extra = self.shapes[layer.out][0] - steps
         for place, (_, matrix, _, bias) in enumerate(directions):
             assert matrix is not None
-            pack = packing.recurrent_sparse if own.sparse else packing.recurrent_dense
+            pack = recurrent_sparse if own.sparse else packing.recurrent_dense
             data = pack(matrix, _or_zeros(bias, rows))
-            sizes = [steps, units, len(data[2]) - 1, not own.sparse]
+            sizes = [steps, units, len(data[2]), not own.sparse]
             sizes += [rows * len(directions), place * rows, wide, place * units]
-            sizes += [place * apart, len(data[1]), place, len(layer.inputs) > 1, extra]
+            sizes += [place * apart, orders, place, len(layer.inputs) > 1, extra]
             kernel = layer.node.op.upper()
             self.add(kernel, layer, sums, out, other=memory, sizes=sizes, data=data)
 
     def _state(
-        self, layer: FusedLayer, padded: int, apart: int, directions: int, units: int
+        self, layer: FusedLayer, size: int, apart: int, directions: int, units: int
     ) -> Buffer:
-        """Memory for each direction, `apart` from the next, with the state that was given."""
+        """Memory for each direction, `apart` from the next, with the state that was given.
+
+        size  numbers of its first part
+        """
         memory = Buffer(apart * directions)
         for place, value in enumerate(layer.inputs[1:]):
-            sizes = [directions, units, apart, place * padded]
+            sizes = [directions, units, apart, place * size]
             self.add("COPY_CHUNKS", layer, self.rows(value, layer), memory, sizes=sizes)
         return memory
 

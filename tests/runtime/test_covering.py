@@ -1,0 +1,82 @@
+"""Sparse recurrent matrices in steps: every weight once, where its input is, nearly as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import asterism.runtime.layers.covering as covering
+from asterism.runtime.layers.covering import LEFT, SIDE, TURNED, Orders, cover, orders_of
+
+
+def matrix(rows: int, units: int, density: float, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    sizes = np.float32(10.0) ** random.integers(-20, 20, (rows, units)).astype(np.float32)
+    weight = random.standard_normal((rows, units)).astype(np.float32) * sizes
+    return weight * (random.random((rows, units)) < density)
+
+
+def put_back(found: covering.Covered, orders: Orders, shape: tuple[int, int]) -> np.ndarray:
+    """The matrix of which these are the steps; each weight must come once."""
+    weight = np.zeros((len(found.counts) * SIDE, shape[1]), np.float32)
+    step = 0
+    for i, count in enumerate(found.counts):
+        rows = weight[i * SIDE : (i + 1) * SIDE]
+        for weights, places in zip(found.left[i], found.places[i], strict=True):
+            for row in np.flatnonzero(weights):
+                assert rows[row, places[row]] == 0
+                rows[row, places[row]] = weights[row]
+        for _ in range(count):
+            for row in np.flatnonzero(found.steps[step]):
+                bits = int(found.steps[step, row].view(np.uint32))
+                column = orders.columns[found.starts[step] + bits % SIDE]
+                assert rows[row, column] == 0
+                rows[row, column] = found.steps[step, row]
+            step += 1
+    assert step == len(found.steps) == len(found.starts)
+    return weight[: shape[0]]
+
+
+@given(st.integers(1, 40), st.integers(1, 200), st.floats(0, 1), st.integers(0, 1000))
+@example(16, 513, 0.05, 0)
+@example(8, 4100, 0.01, 0)
+def test_steps_have_every_weight_once(rows: int, units: int, density: float, seed: int) -> None:
+    weight, orders = matrix(rows, units, density, seed), orders_of(units)
+    found = cover(weight, orders)
+    made = put_back(found, orders, weight.shape)
+    np.testing.assert_array_equal(made != 0, weight != 0)
+    # Four units in the last place: the three lowest bits are another number.
+    np.testing.assert_allclose(made, weight, rtol=2**-21)
+
+
+def test_rows_of_few_weights_take_no_step() -> None:
+    found = cover(np.ones((8, LEFT), np.float32), orders_of(LEFT))
+    assert len(found.steps) == 0
+    np.testing.assert_array_equal(found.left, 1)
+
+
+def test_the_smallest_numbers_stay_numbers() -> None:
+    tiny = np.full((8, 64), np.float32(1e-45))
+    found = cover(tiny, orders_of(64))
+    assert np.isfinite(found.steps).all()
+    assert np.abs(found.steps).max() < 1e-43
+
+
+@given(st.integers(1, 5000))
+def test_orders_have_every_unit_and_stay_near(units: int) -> None:
+    orders = orders_of(units)
+    size = -(-units // TURNED) * TURNED
+    for order in orders.columns.reshape(orders.number, size):
+        np.testing.assert_array_equal(np.sort(order)[:units], np.arange(units))
+        assert (np.sort(order)[units:] == units).all()
+    assert orders.number == 1 or orders.columns.size <= covering.NEAR
+    assert len(orders.columns) < 2**16
+
+
+def test_more_orders_make_fewer_steps() -> None:
+    weight = matrix(64, 512, 0.05, 0)
+    orders = orders_of(512)
+    one = Orders(1, orders.vectors[:0], orders.columns[:512])
+    assert orders.number == 8
+    assert len(cover(weight, orders).steps) < 0.8 * len(cover(weight, one).steps)
