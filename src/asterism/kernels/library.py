@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 13  # as in kernels/program.h
+INTERFACE = 14  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
