@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests in two processes where there are two cores.
 WORKERS := -n logical --maxprocesses 2 --dist worksteal
+# Python files are compiled once, and not by each of the many processes that the tests start.
+tests nightly: export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: reproduce test lint types tests bench docs nightly sanitize neon emulated fuzz clean
 

@@ -181,7 +181,7 @@ class TestDask:
     def test_a_job_whose_worker_dies_is_taken_by_another(
         self, cluster: Any, tmp_path: Path
     ) -> None:
-        done = self.run(cluster, 3, partial(die_at_first, folder=tmp_path, times=1))
+        done = self.run(cluster, 3, partial(die_at_first, folder=tmp_path, times=(1, 0, 0)))
         assert sorted(done) == ["dense-0", "dense-1", "dense-2"]
         tries = sorted(path.name for path in tmp_path.iterdir())
         assert tries == ["dense-0.0", "dense-0.1", "dense-1.0", "dense-2.0"]

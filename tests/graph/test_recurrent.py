@@ -12,12 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch.utils._pytree import tree_leaves
 
 import asterism
 import asterism.kernels.library as library
 import asterism.runtime.cost as cost
 from asterism.errors import FormatError, InputError
 from asterism.graph.capture import capture
+from asterism.graph.capture.recurrent_shapes import recurrent_shapes
 from asterism.graph.compaction import compact
 from asterism.graph.network import Graph, Node
 from asterism.graph.rebuild import rebuild
@@ -123,6 +126,24 @@ def test_whole_networks_agree_with_torch(first: bool, head: str) -> None:
     kind = nn.LSTM if first else nn.GRU
     model = Tagger(kind, HEADS[head], bidirectional=True, batch_first=first)
     assert not assert_agrees(pruned(model, 0.5), sequences(1)).graph.unknown
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: "-".join(map(str, each.values())))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_short_cut_has_the_shapes_of_torch_and_leaves_its_numbers(
+    kind: type[nn.RNNBase], options: dict[str, Any]
+) -> None:
+    """As torch computes them where it traces, by Python."""
+    rnn, x = kind(5, 6, **options).eval(), torch.from_numpy(sequences(2))
+    with enable_python_dispatcher(), torch.no_grad():
+        truth = tree_leaves(rnn(x))
+        with recurrent_shapes():
+            short = tree_leaves(rnn(x))
+        again = tree_leaves(rnn(x))
+    assert [(each.shape, each.stride()) for each in short] == [
+        (each.shape, each.stride()) for each in truth
+    ]
+    assert all(map(torch.equal, again, truth))
 
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[4]])

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import asterism.kernels.library as library
-from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net, cost
 from asterism.runtime.layers.packing import shared_from
@@ -36,11 +35,12 @@ def prune(weight: Tensor, density: float) -> Tensor:
     return weight * (torch.rand_like(weight) < density)
 
 
-def conv_node(layer: nn.Conv2d) -> Node:
+def conv_node(layer: nn.Conv2d, value: int = 0, place: int = 0) -> Node:
+    """Of the value of that number, with the weights from `place` on."""
     pairs = {name: getattr(layer, name) for name in ("stride", "padding", "dilation")}
     named = {f"{k}_{a}": v for k, pair in pairs.items() for a, v in zip("hw", pair, strict=True)}
-    weights = (0,) if layer.bias is None else (0, 1)
-    return Node("conv", (0,), weights, {**named, "groups": layer.groups})
+    weights = (place,) if layer.bias is None else (place, place + 1)
+    return Node("conv", (value,), weights, {**named, "groups": layer.groups})
 
 
 def check_weighted(layer: nn.Module, node: Node, x: Tensor, density: float) -> None:
@@ -155,12 +155,13 @@ def test_depthwise_and_pointwise_ones_go_place_by_place(data: st.DataObject) -> 
     for layer in (deep, flat):
         layer.weight.data = prune(layer.weight.data, density)
     model = nn.Sequential(deep, nn.ReLU(), flat, nn.Hardswish())
+    nodes = (conv_node(deep), Node("relu", (1,)), conv_node(flat, 2, 2), Node("hard_swish", (3,)))
     x = torch.randn(draw(BATCHES.filter(bool)), channels, *size)
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     with pytest.MonkeyPatch.context() as patch:
         for constant in KERNELS["places"]:
             patch.setattr(cost, constant, -1e6)
-        net = Net(captured(model, channels, size), weights)
+        net = Net(Graph((channels, *size), nodes), weights)
         found = net(x.numpy())
         plans = net.plans if library.load() is not None else ()
     truth = model(x).detach().numpy()
@@ -194,6 +195,25 @@ class Branches(nn.Module):
         x = nn.functional.hardswish(self.deep(x))
         return torch.cat([self.pool(x).flatten(1), x.flatten(1)], 1)
 
+    def nodes(self) -> tuple[Node, ...]:
+        """The same as layers of a graph."""
+        clamp, pool = {"low": -1.0, "high": 1.0}, self.pool.output_size
+        begin = [
+            *(conv_node(self.first), Node("clamp", (1,), settings=clamp)),
+            *(conv_node(self.second, 2, 2), Node("add", (3, 2))),
+        ]
+        begin += [Node("relu", (4,))] if self.relu else []
+        last = len(begin)
+        return (
+            *begin,
+            *(conv_node(self.down, last, 4), conv_node(self.side, last, 6)),
+            *(Node("add", (last + 1, last + 2)), Node("relu", (last + 3,))),
+            *(conv_node(self.deep, last + 4, 8), Node("hard_swish", (last + 5,))),
+            Node("adaptive_avg_pool", (last + 6,), settings={"size_h": pool, "size_w": pool}),
+            *(Node("flatten", (last + 7,)), Node("flatten", (last + 6,))),
+            Node("cat", (last + 8, last + 9)),
+        )
+
 
 @examples(25)
 @given(st.data())
@@ -219,14 +239,9 @@ def test_convolutions_follow_each_other_and_add(data: st.DataObject) -> None:
             found = getattr(cost, constant)
             cheap = dict.fromkeys(found, -1e6) if isinstance(found, dict) else -1e6
             patch.setattr(cost, constant, cheap)
-        made = Net(captured(model, inputs, size), weights)(x.numpy())
+        made = Net(Graph((inputs, *size), model.nodes()), weights)(x.numpy())
     truth = model(x).detach().numpy()
     np.testing.assert_allclose(made, truth, rtol=1e-4, atol=1e-5 * max(1, np.abs(truth).max()))
-
-
-def captured(model: nn.Module, inputs: int, size: tuple[int, int]) -> Graph:
-    with torch.no_grad():
-        return capture(model, torch.zeros(1, inputs, *size))
 
 
 @given(

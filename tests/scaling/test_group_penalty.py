@@ -146,9 +146,12 @@ def minimise(
     rate = 1 / float(torch.linalg.matrix_norm(gram, 2))
     theta = torch.zeros_like(moment)
     for _ in range(1500):
+        before = theta
         theta = theta - rate * (gram @ theta - moment)
         factors = soft_threshold(magnitudes(theta, groups), rate * weights)
         theta = theta * groups.spread(factors)
+        if torch.dist(theta, before) < 1e-13:
+            break
     return theta
 
 

@@ -22,7 +22,7 @@ from asterism.search.ranks.crew import join
 from asterism.search.ranks.replicas import shard_
 from asterism.search.sparsify import SparsifyResult
 from asterism.weights.sharding import whole
-from support.small import Slow, make_data, task, trained
+from support.small import Slow, as_fetched, make_data, task, trained
 
 OPTIONS: dict[str, Any] = {
     "max_drop": 2.0,
@@ -75,8 +75,8 @@ def slow_loaders() -> tuple[Any, Any]:
     if os.environ.get("FAILING_RANK") == os.environ.get("RANK", "0"):
         raise RuntimeError(f"no data on rank {os.environ['RANK']}")
     train, valid = loaders()
-    slow = Slow(*train.dataset.tensors)
-    return DataLoader(slow, 51, shuffle=True, generator=train.generator), valid
+    data, order = Slow(*train.dataset.tensors), train.generator
+    return DataLoader(data, 51, shuffle=True, generator=order, collate_fn=as_fetched), valid
 
 
 def search(net: nn.Module, **changed: Any) -> SparsifyResult:

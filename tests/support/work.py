@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from asterism.errors import InputError
@@ -32,10 +33,13 @@ def leave_a_note(job: Job, resume: bool, watch: Watch, *, folder: Path) -> None:
     note.write_text(f"{os.getpid()} {resume} {note.exists()}")
 
 
-def die_at_first(job: Job, resume: bool, watch: Watch, *, folder: Path, times: int) -> None:
+def die_at_first(
+    job: Job, resume: bool, watch: Watch, *, folder: Path, times: Sequence[int]
+) -> None:
+    """As many times as is said for the job's seed."""
     tries = len(list(folder.glob(f"{job.name}.*")))
     (folder / f"{job.name}.{tries}").write_text(str(resume))
-    if job.seed == 0 and tries < times:
+    if tries < times[job.seed]:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

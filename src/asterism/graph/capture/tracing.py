@@ -14,6 +14,7 @@ from torch.export import Dim, export
 
 from asterism.errors import InputError
 from asterism.graph.capture.plain_attention import plain_attention
+from asterism.graph.capture.recurrent_shapes import recurrent_shapes
 from asterism.graph.capture.translation import Translation
 from asterism.graph.network import Graph, Input
 
@@ -75,7 +76,7 @@ def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -
     sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
     copied = copy.deepcopy(model).eval()
     try:
-        with plain_attention(copied), warnings.catch_warnings():
+        with plain_attention(copied), recurrent_shapes(), warnings.catch_warnings():
             # Of recurrent layers, which hold their weights in a list as well.
             warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
             program = export(copied, batch, dynamic_shapes=sizes)

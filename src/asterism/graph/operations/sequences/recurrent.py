@@ -164,7 +164,7 @@ class Lstm(Recurrent):
     kernels = ("LSTM", "FC_SPARSE_ROWS", "FC_SPARSE_ONE", "FC_DENSE", "COPY_CHUNKS")
     examples = (
         Example((7, 5), weights=((12, 5), (12, 3), (12,), (12,))),
-        Example((9, 11), weights=((72, 11), (72, 18), None, None) * 2),
+        Example((40, 11), weights=((72, 11), (72, 18), None, None) * 2),
     )
 
     def extra_rows(self, node: NodeLike) -> int:
@@ -199,7 +199,7 @@ class Gru(Recurrent):
     kernels = ("GRU", "FC_SPARSE_ROWS", "FC_SPARSE_ONE", "FC_DENSE", "COPY_CHUNKS")
     examples = (
         Example((7, 5), weights=((9, 5), (9, 3), (9,), (9,))),
-        Example((9, 11), weights=((54, 11), (54, 18), None, None) * 2),
+        Example((40, 11), weights=((54, 11), (54, 18), None, None) * 2),
     )
 
     def step(self, given: Array, own: Array, state: list[Array]) -> list[Array]:
