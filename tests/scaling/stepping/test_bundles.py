@@ -83,7 +83,12 @@ FORMS: dict[str, tuple[dict[str, Any], float | None]] = {
     ("kind", "form"),
     [
         *((kind, "order 1") for kind in ALL_ELEMENTWISE),
-        *((kind, form) for kind in ("AdamW", "SGD momentum") for form in FORMS if form != "order 1"),
+        *(
+            (kind, form)
+            for kind in ("AdamW", "SGD momentum")
+            for form in FORMS
+            if form != "order 1"
+        ),
     ],
 )
 def test_a_bundle_takes_the_steps_of_its_layers(
