@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from asterism.errors import InputError
 from asterism.kernels import library
 from asterism.pruning.scores import SCORES, magnitude
-from asterism.pruning.selection import Candidates, select
+from asterism.pruning.selection import MOST_PARTS, Candidates, select
 from asterism.pruning.selection_bins import FINER
 from support import slow_selection
 
@@ -86,6 +86,19 @@ def test_many_weights_over_several_chunks(score: str, keep: int) -> None:
     generator = torch.Generator().manual_seed(0)
     thetas = [torch.randn(1000, 1000, generator=generator), torch.randn(500_000).mul_(0.01)]
     assert_same(masks_of(thetas, keep, score), slow_selection.select(thetas, keep, score))
+
+
+@both_scores
+@pytest.mark.parametrize("kernels", ["", "none"], ids=["compiled", "by torch"])
+def test_more_layers_than_one_table_holds(
+    score: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASTERISM_KERNELS", kernels)
+    generator = torch.Generator().manual_seed(0)
+    thetas = [torch.randn(50 + n, generator=generator) * 2.0**-n for n in range(11)]
+    assert len(thetas) > 2 * (MOST_PARTS >> 15)
+    for keep in (11, 100, 333):
+        assert_same(masks_of(thetas, keep, score), slow_selection.select(thetas, keep, score))
 
 
 @both_scores
