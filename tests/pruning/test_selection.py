@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves
 
 from asterism.errors import InputError
 from asterism.kernels import library
-from asterism.pruning import selection
 from asterism.pruning.scores import SCORES, magnitude
-from asterism.pruning.selection import Candidates, select
+from asterism.pruning.selection import MOST_PARTS, Candidates, select
+from asterism.pruning.selection_bins import FINER
 from support import slow_selection
 
 # Few distinct values, so that most of them tie; the extremes of what a weight may be.
@@ -70,7 +70,7 @@ def test_the_dead_are_not_chosen(score: str, seed: int, data: st.DataObject) -> 
     layers = [Candidates(*each) for each in zip(thetas, alive, strict=True)]
     found = [cut.mask() for cut in select(layers, keep, SCORES[score])]
     assert_same(found, slow_selection.select(thetas, keep, score, alive))
-    assert [layer.count() for layer in layers] == [int(each.count_nonzero()) for each in alive]
+    assert [layer.count_here() for layer in layers] == [int(e.count_nonzero()) for e in alive]
 
 
 @both_scores
@@ -86,6 +86,19 @@ def test_many_weights_over_several_chunks(score: str, keep: int) -> None:
     generator = torch.Generator().manual_seed(0)
     thetas = [torch.randn(1000, 1000, generator=generator), torch.randn(500_000).mul_(0.01)]
     assert_same(masks_of(thetas, keep, score), slow_selection.select(thetas, keep, score))
+
+
+@both_scores
+@pytest.mark.parametrize("kernels", ["", "none"], ids=["compiled", "by torch"])
+def test_more_layers_than_one_table_holds(
+    score: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASTERISM_KERNELS", kernels)
+    generator = torch.Generator().manual_seed(0)
+    thetas = [torch.randn(50 + n, generator=generator) * 2.0**-n for n in range(11)]
+    assert len(thetas) > 2 * (MOST_PARTS >> 15)
+    for keep in (11, 100, 333):
+        assert_same(masks_of(thetas, keep, score), slow_selection.select(thetas, keep, score))
 
 
 @both_scores
@@ -238,8 +251,15 @@ def tables(layer: Candidates, starts: Tensor, free_bits: int) -> list[Tensor]:
     for kernels in ("", "none"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ASTERISM_KERNELS", kernels)
-            found.append(selection._count(layer, starts, free_bits, squares=True))
+            found.append(count(layer, starts, free_bits))
     return found
+
+
+def count(layer: Candidates, starts: Tensor, free_bits: int) -> Tensor:
+    parts = 1 << (free_bits - FINER[free_bits])
+    table = torch.zeros(len(starts), parts, 3, dtype=torch.int64)
+    layer.count_into(table, starts, free_bits, squares=True)
+    return table
 
 
 @pytest.mark.skipif(library.load() is None, reason="no compiled kernels")
@@ -264,9 +284,9 @@ def test_compiled_counts_are_those_of_torch(
 def test_more_weights_than_one_chunk_of_the_compiled_count(alive: bool) -> None:
     theta = torch.full((2**23 + 5,), 1.9999999)
     layer = Candidates(theta, torch.ones_like(theta) if alive else None)
-    table = selection._count(layer, torch.tensor([0]), 31, squares=True).flatten(1)
+    table = count(layer, torch.tensor([0]), 31)
     rest = 0xFFFF
-    assert table.sum(1).tolist() == [2**23 + 5, (2**23 + 5) * rest, (2**23 + 5) * rest**2]
+    assert table.sum((0, 1)).tolist() == [2**23 + 5, (2**23 + 5) * rest, (2**23 + 5) * rest**2]
 
 
 @both_scores

@@ -46,20 +46,19 @@ class Compiled:
         fits = all(each is None or _fits(each) for each in (theta, alive))
         return Compiled(kernels, theta, alive) if kernels is not None and fits else None
 
-    def count(self, starts: Tensor, free_bits: int, finer: int) -> Tensor:
+    def count(self, table: Tensor, starts: Tensor, free_bits: int, finer: int) -> None:
         """Of each part of each bin: weights, the sum of their trailing bits, and of the squares.
 
+        table      where these numbers are added, contiguous
         starts     the bits with which each bin begins, from small to large
         free_bits  how many trailing bits differ in a bin
         finer      how many differ in a part of it
         """
         starts = starts.to(torch.int32).contiguous()
-        table = torch.zeros(len(starts) << (free_bits - finer), 3, dtype=torch.int64)
         histogram = _Histogram(starts.data_ptr(), len(starts), free_bits, finer, table.data_ptr())
         self.kernels.asterism_count_magnitudes(
             ctypes.byref(self._weights()), ctypes.byref(histogram)
         )
-        return table.t().contiguous()
 
     def mask(self, least: int, mask: Tensor) -> None:
         """Fills `mask`: true where a magnitude has at least these bits and may be chosen."""

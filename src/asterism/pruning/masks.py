@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TypeVar
 
 import torch
@@ -24,7 +25,7 @@ from asterism.pruning.scores import SCORES, count, magnitude
 from asterism.pruning.selection import Candidates, Cut, select
 from asterism.weights.names import check_patterns, lookup, matches
 from asterism.weights.partition import Partition
-from asterism.weights.sharding import any_shard, extremes, place_like, whole
+from asterism.weights.sharding import any_shards, extremes, place_like, sum_each, whole
 
 T = TypeVar("T")
 Tensors = Mapping[str, Tensor]
@@ -64,9 +65,10 @@ def choose_masks(
     """
     layout = layout or Layout()
     layers = {name: Candidates(theta, alive.get(name)) for name, theta in weights.items()}
-    for name, theta in weights.items():
-        if any_shard(not all(map(math.isfinite, extremes(theta))), theta):
-            raise InputError(f"{name} holds NaN or infinity: has training diverged?")
+    thetas = list(weights.values())
+    diverged = any_shards([not _is_finite(theta) for theta in thetas], thetas)
+    for name in compress(weights, diverged):
+        raise InputError(f"{name} holds NaN or infinity: has training diverged?")
     if request.masks is not None:
         return {name: _given(layers, name, mask) for name, mask in request.masks.items()}
     if request.threshold is not None:
@@ -109,7 +111,9 @@ def _largest(layers: Layers, density: float, request: Request, groups: Groups) -
     """Masks for a density of some layers together; none where `at_most` is met already."""
     score = request.score
     keep = count(density, sum(layer.theta.numel() for layer in layers.values()))
-    alive = {name: layer.count() for name, layer in layers.items()}
+    counts = [layer.count_here() for layer in layers.values()]
+    thetas = [layer.theta for layer in layers.values()]
+    alive = dict(zip(layers, sum_each(counts, thetas), strict=True))
     if request.at_most and sum(alive.values()) <= keep:
         return {}
     where = next(iter(layers)) if len(layers) == 1 else f"{len(layers)} layers"
@@ -190,7 +194,7 @@ def _above(
     def mask() -> Tensor:
         return _alive((layer.theta.abs() > level), layer)
 
-    if layer.count() and not _any(mask()):
+    if any_shards([layer.count_here() > 0], [layer.theta])[0] and not _any(mask()):
         _warn_collapse([name])
         return select([layer], 1, magnitude)[0].mask
     return mask
@@ -262,6 +266,11 @@ def _placed(mask: Tensor, layer: Candidates) -> Callable[[], Tensor]:
 
 def _alive(mask: Tensor, layer: Candidates) -> Tensor:
     return mask if layer.alive is None else mask & (layer.alive != 0)
+
+
+def _is_finite(theta: Tensor) -> bool:
+    """Whether this rank's shard is."""
+    return all(map(math.isfinite, extremes(theta)))
 
 
 def _any(mask: Tensor) -> bool:

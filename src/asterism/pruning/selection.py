@@ -19,7 +19,8 @@ are compared as float32, scores as float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,10 +41,11 @@ from asterism.pruning.selection_bins import (
     whole_layers,
     widest,
 )
-from asterism.weights.sharding import from_local, local, place_of, sum_over_shards
+from asterism.weights.sharding import from_local, local, place_of, sharding_of, sum_over_shards
 
 CHUNK = 2**17  # over which sums of squares of 16 bits are exact in float64
 BLOCK = 2**16  # positions counted together in the search for the last of equal weights
+MOST_PARTS = 2**17  # of bins that are counted in one table, of three numbers each
 ALL_BITS = 2**31 - 1
 LARGEST = torch.finfo(torch.float32).max
 
@@ -60,7 +62,7 @@ class Candidates:
 
         Read as integers, the bits of numbers that are not negative order as the numbers do.
         """
-        theta = local(self.theta.detach()).reshape(-1)
+        theta = local(self.theta).detach().reshape(-1)
         alive = None if self.alive is None else local(self.alive).reshape(-1)
         for start in range(0, theta.numel(), CHUNK):
             sizes = theta[start : start + CHUNK].abs()
@@ -74,15 +76,38 @@ class Candidates:
     def compiled(self) -> Compiled | None:
         """The same for the compiled passes, where these can take it."""
         alive = None if self.alive is None else local(self.alive)
-        return Compiled.of(local(self.theta.detach()), alive)
+        return Compiled.of(local(self.theta).detach(), alive)
 
-    def count(self) -> int:
-        """How many there are, on all ranks together."""
-        here = local(self.theta) if self.alive is None else local(self.alive)
-        found = here.new_tensor(here.numel(), dtype=torch.int64)
-        if self.alive is not None:
-            found = here.count_nonzero()
-        return int(sum_over_shards(found, self.theta))
+    def count_into(self, table: Tensor, starts: Tensor, free_bits: int, squares: bool) -> None:
+        """Counts this rank's weights in each part of some bins.
+
+        table      gets, for each bin and part, how many there are, the sum of their trailing bits,
+                   and of those squared
+        starts     the bits with which each bin begins, from small to large
+        free_bits  how many trailing bits differ in a bin
+        squares    whether the sums are needed
+        """
+        finer = FINER[free_bits]
+        if (compiled := self.compiled()) is not None:
+            return compiled.count(table, starts, free_bits, finer)
+        starts = starts.to(table.device, torch.int32)
+        table = table.view(-1, 3)
+        for bits in self.chunks():
+            if free_bits < 31 or self.alive is not None:
+                bits = bits.masked_select(_between(bits, starts, free_bits))
+            bits, part_of = _sort_into_parts(bits, starts, free_bits)
+            table[:, 0] += torch.bincount(part_of, minlength=len(table))
+            if squares and finer:  # with no bit left the magnitude says it all
+                rest = (bits & (2**finer - 1)).double()
+                table[:, 1] += torch.bincount(part_of, rest, minlength=len(table)).long()
+                table[:, 2] += torch.bincount(part_of, rest.square_(), minlength=len(table)).long()
+        return None
+
+    def count_here(self) -> int:
+        """How many there are on this rank."""
+        if self.alive is None:
+            return local(self.theta).numel()
+        return int(local(self.alive).count_nonzero())
 
 
 @dataclass(frozen=True)
@@ -168,52 +193,61 @@ def select(layers: Sequence[Candidates], count: int, score: Score) -> list[Cut]:
         stays, undecided = decide(bins, count - kept.weights, score)
         kept = join([kept, stays])
     kept = join([kept, take_highest(undecided, count - kept.weights, score)])
-    return [_cut(layer, kept[kept.layer == number]) for number, layer in enumerate(layers)]
+    kept = kept[kept.layer.argsort()]
+    ends = kept.layer.bincount(minlength=len(layers)).cumsum(0).tolist()
+    starts = [0, *ends[:-1]]
+    return [_cut(layer, kept[slice(*of)]) for layer, *of in zip(layers, starts, ends, strict=True)]
 
 
 def _divide(bins: Bins, layers: Sequence[Candidates], score: Score) -> Bins:
     """Each bin in its parts. Those with free bits are counted, each layer in a pass of its own."""
     parts = [split_by_position(bins[bins.free_bits == 0])]
-    for number, free_bits in _kinds(bins):
-        alike = bins[(bins.layer == number) & (bins.free_bits == free_bits)]
-        alike = alike[alike.bits.argsort()]
-        table = _count(layers[number], alike.bits, free_bits, squares=score is not magnitude)
-        parts.append(split_by_magnitude(alike, table))
+    for alike in _portions(bins, layers):
+        counted = _count(alike, layers, squares=score is not magnitude)
+        parts.append(split_by_magnitude(alike, *counted))
     return join(parts)
 
 
-def _kinds(bins: Bins) -> list[tuple[int, int]]:
-    """The layers and numbers of free bits that occur in bins, where there are free bits."""
-    kinds = zip(bins.layer.tolist(), bins.free_bits.tolist(), strict=True)
-    return sorted({(layer, free_bits) for layer, free_bits in kinds if free_bits})
+def _portions(bins: Bins, layers: Sequence[Candidates]) -> Iterator[Bins]:
+    """The bins with free bits that can be counted in one table, sorted by layer and magnitude."""
+    bins = bins[bins.bits.argsort()]
+    bins = bins[bins.layer.argsort(stable=True)]
+    kinds: dict[Hashable, list[int]] = defaultdict(list)
+    for at, (layer, free_bits) in enumerate(
+        zip(bins.layer.tolist(), bins.free_bits.tolist(), strict=True)
+    ):
+        if free_bits:
+            kinds[free_bits, sharding_of(layers[layer].theta)].append(at)
+    for places in kinds.values():
+        alike = bins[torch.tensor(places)]
+        most = MOST_PARTS >> _bits_of_parts(alike)
+        yield from (alike[start : start + most] for start in range(0, len(alike), most))
 
 
-def _count(layer: Candidates, starts: Tensor, free_bits: int, squares: bool) -> Tensor:
+def _bits_of_parts(alike: Bins) -> int:
+    free_bits = int(alike.free_bits[0])
+    return free_bits - FINER[free_bits]
+
+
+def _count(bins: Bins, layers: Sequence[Candidates], *, squares: bool) -> tuple[Tensor, Tensor]:
     """The weights in each part of some bins, all ranks together: what `split_by_magnitude` needs.
 
-    starts     the bits with which each bin begins, from small to large
-    free_bits  how many trailing bits differ in a bin
-    squares    whether the sums of the trailing bits and of their squares are needed
+    bins     those of a portion
+    squares  whether the sums of the trailing bits and of their squares are needed
     """
-    finer = FINER[free_bits]
-    parts = len(starts) << (free_bits - finer)
-    compiled = layer.compiled()
-    if compiled is not None:
-        table = compiled.count(starts, free_bits, finer)
-        return sum_over_shards(table, layer.theta).view(3, len(starts), -1)
-    starts = starts.to(layer.theta.device, torch.int32)
-    # For each part the number of weights, the sum of their trailing bits, and of those squared.
-    table = torch.zeros(3, parts, dtype=torch.int64, device=layer.theta.device)
-    for bits in layer.chunks():
-        if free_bits < 31 or layer.alive is not None:
-            bits = bits.masked_select(_between(bits, starts, free_bits))
-        bits, part_of = _sort_into_parts(bits, starts, free_bits)
-        table[0] += torch.bincount(part_of, minlength=parts)
-        if squares and finer:  # with no bit left the magnitude says it all
-            rest = (bits & (2**finer - 1)).double()
-            table[1] += torch.bincount(part_of, rest, minlength=parts).long()
-            table[2] += torch.bincount(part_of, rest.square_(), minlength=parts).long()
-    return sum_over_shards(table, layer.theta).cpu().view(3, len(starts), -1)
+    numbers = bins.layer.tolist()
+    like = layers[numbers[0]].theta
+    table = torch.zeros(
+        len(bins), 1 << _bits_of_parts(bins), 3, dtype=torch.int64, device=local(like).device
+    )
+    for number in dict.fromkeys(numbers):
+        here = slice(start := numbers.index(number), start + numbers.count(number))
+        layer = layers[number]
+        layer.count_into(table[here], bins.bits[here], int(bins.free_bits[0]), squares)
+    # Most parts of a whole layer are empty, on all ranks: they need not be exchanged.
+    filled = sum_over_shards(table[:, :, 0].any(0).int(), like).nonzero().flatten()
+    table = table[:, filled].permute(2, 0, 1).contiguous()
+    return filled.cpu(), sum_over_shards(table, like).cpu()
 
 
 def _between(bits: Tensor, starts: Tensor, free_bits: int) -> Tensor:

@@ -47,7 +47,9 @@ class Bins:
     ties: Tensor
     ties_ahead: Tensor
 
-    def __getitem__(self, which: Tensor) -> Bins:
+    def __getitem__(self, which: Tensor | slice) -> Bins:
+        if isinstance(which, Tensor) and which.dtype is torch.bool:
+            which = which.nonzero().flatten()  # once, and not for each field
         return Bins(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def __len__(self) -> int:
@@ -161,17 +163,16 @@ def whole_layers(number: int) -> Bins:
     return Bins(torch.arange(number), zeros, zeros + 31, zeros, sums, sums, zeros, zeros)
 
 
-def split_by_magnitude(bins: Bins, table: Tensor) -> Bins:
-    """The filled parts of bins of one layer and with equally many free bits.
+def split_by_magnitude(bins: Bins, filled: Tensor, table: Tensor) -> Bins:
+    """The filled parts of bins with equally many free bits.
 
-    table  of each bin and each of its parts, from small to large: how many weights it holds, the
-           sum of their free bits, and the sum of the squares of these
+    filled  the numbers of the parts that are not empty in all bins, from small to large
+    table   of each bin and each of these parts: how many weights it holds, the sum of their free
+            bits, and the sum of the squares of these
     """
     free_bits = FINER[int(bins.free_bits[0])]
-    # Parts that are empty in all bins need no further thought: in a whole layer most are.
-    filled = table[0].any(0).nonzero().flatten()
     bits = bins.bits[:, None] + (filled << free_bits)
-    count, rest, square_of_rest = table[:, :, filled]
+    count, rest, square_of_rest = table
     # A magnitude is smallest + unit·rest: free bits count steps of equal size.
     smallest = value_of(bits)
     unit = value_of(bits + 1) - smallest
@@ -184,8 +185,8 @@ def split_by_magnitude(bins: Bins, table: Tensor) -> Bins:
     above = torch.cat([through, bins.above[:, None]], dim=1)[:, 1:]
     layer = bins.layer[:, None].expand_as(count)
     free, none = torch.full_like(count, free_bits), torch.zeros_like(count)
-    every = Bins(layer, bits, free, count, above, through, count, none)
-    return every[count > 0]
+    every = (layer, bits, free, count, above, through, count, none)
+    return Bins(*(each.flatten() for each in every))[count.flatten() > 0]
 
 
 def split_by_position(bins: Bins) -> Bins:

@@ -13,6 +13,7 @@ arguments and overrides as little as it can:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ from asterism.scaling.stepping.q_space import (
     of_q,
 )
 from asterism.weights.names import check_patterns, matches
-from asterism.weights.sharding import any_shard, whole
+from asterism.weights.sharding import any_shards, whole
 
 MOST_LAYERS = 20
 """The layers that an optimizer prints of itself; the rest is counted."""
@@ -199,9 +200,11 @@ class SparseOptimizer(OptimizerWrapper):
             )
         self._check_unchanged()
         layers = self._matching(include)
+        omegas = [layer.omega for layer in layers]
+        pruned = any_shards([layer.pruned for layer in layers], omegas)
         chosen = pruning.choose_masks(
             {layer.name: layer.param.detach() for layer in layers},
-            {layer.name: layer.omega for layer in layers if any_shard(layer.pruned, layer.omega)},
+            {layer.name: layer.omega for layer in compress(layers, pruned)},
             pruning.Request(density, threshold, masks, n_to_m, per_layer, score, at_most),
             pruning.Layout(
                 {layer.name: layer.groups for layer in layers if layer.groups},

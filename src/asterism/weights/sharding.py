@@ -6,6 +6,8 @@ A plain tensor is a shard that is the whole. Knows DTensor, and nothing of what 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -73,6 +75,28 @@ def sum_over_shards(part: Tensor, like: Tensor) -> Tensor:
     return part
 
 
+def sum_each(numbers: Sequence[int], likes: Sequence[Tensor]) -> list[int]:
+    """The same for one number of each tensor; tensors that are sharded alike share an exchange."""
+    sums = list(numbers)
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for at, like in enumerate(likes):
+        alike[sharding_of(like)].append(at)
+    for places in alike.values():
+        like = likes[places[0]]
+        if is_sharded(like):
+            some = torch.tensor([numbers[at] for at in places], device=local(like).device)
+            for at, number in zip(places, sum_over_shards(some, like).tolist(), strict=True):
+                sums[at] = number
+    return sums
+
+
+def sharding_of(tensor: Tensor) -> Hashable:
+    """Equal for tensors whose sums over shards can be exchanged together."""
+    if not is_sharded(tensor):
+        return tensor.device
+    return tensor.device, tensor.device_mesh, tensor.placements
+
+
 def count_nonzero(tensor: Tensor) -> int:
     """The entries that are not zero, of all shards."""
     return int(sum_over_shards(local(tensor).count_nonzero(), tensor))
@@ -80,8 +104,12 @@ def count_nonzero(tensor: Tensor) -> int:
 
 def any_shard(found: bool, like: Tensor) -> bool:
     """Whether any rank has found it in its shard of `like`."""
-    flag = torch.tensor(int(found), device=local(like).device)
-    return bool(sum_over_shards(flag, like))
+    return any_shards([found], [like])[0]
+
+
+def any_shards(found: Sequence[bool], likes: Sequence[Tensor]) -> list[bool]:
+    """The same for several tensors."""
+    return [number > 0 for number in sum_each([int(each) for each in found], likes)]
 
 
 def extremes(tensor: Tensor) -> tuple[float, float]:
