@@ -103,7 +103,7 @@ def _declare(library: ctypes.CDLL) -> None:
     if library.asterism_interface() != INTERFACE:
         raise AttributeError("it was compiled for another version")
     steps, states = POINTER(Step), POINTER(StreamState)
-    library.asterism_new.argtypes = [steps, c_int64, steps, *[c_int64] * 4, c_int]
+    library.asterism_new.argtypes = [steps, c_int64, steps, *[c_int64] * 5, c_int]
     library.asterism_new.restype = c_void_p
     library.asterism_free.argtypes = [c_void_p]
     library.asterism_run.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64]

@@ -17,6 +17,7 @@ typedef struct Scratch {
 typedef struct {
     const Step *one, *many; /* for single images, and for blocks of them */
     int64_t one_steps, many_steps, scratch_floats, in_floats, out_floats;
+    int64_t least; /* images that a thread takes at once */
     const Kernels *kernels;
     Scratch *spare;
 } Program;
@@ -109,20 +110,27 @@ static void run_steps(const Place *place, const Step *steps, int64_t count, int6
     }
 }
 
-static int run_range(Program *program, float *scratch, const float *in, float *out, int64_t images,
-                     double *times)
+/* How many images of a batch run in blocks; the others, a few that are left, one by one. Answers depend
+   on it in their last digits, so that it must not depend on threads. */
+static int64_t in_blocks(int64_t images)
 {
-    while (images > 0) {
-        int64_t now = images < FEW ? 1 : images < BLOCK ? images : BLOCK;
-        if (!program->kernels->finite(in, now * program->in_floats)) return NOT_FINITE;
+    return images % BLOCK < FEW ? images / BLOCK * BLOCK : images;
+}
+
+/* Images of a batch from `first` on, at most a block of them: by the program for blocks, or one by one. */
+static int run_part(Program *program, float *scratch, const float *in, float *out, int64_t first,
+                    int64_t count, int blocks, double *times)
+{
+    in += first * program->in_floats, out += first * program->out_floats;
+    if (!program->kernels->finite(in, count * program->in_floats)) return NOT_FINITE;
+    if (blocks) {
         Place place = {program, scratch, out, in};
-        if (now == 1)
+        run_steps(&place, program->many, program->many_steps, count, times);
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            Place place = {program, scratch, out + i * program->out_floats, in + i * program->in_floats};
             run_steps(&place, program->one, program->one_steps, 1, times);
-        else
-            run_steps(&place, program->many, program->many_steps, now, times);
-        in += now * program->in_floats;
-        out += now * program->out_floats;
-        images -= now;
+        }
     }
     return DONE;
 }
@@ -131,22 +139,44 @@ static int run_alone(Program *program, const float *in, float *out, int64_t imag
 {
     Scratch *scratch = borrow(program);
     if (!scratch) return NO_MEMORY;
-    int status = run_range(program, memory(scratch), in, out, images, times);
+    int status = DONE;
+    int64_t blocks = in_blocks(images);
+    for (int64_t first = 0, count; first < images && !status; first += count) {
+        int64_t left = (first < blocks ? blocks : images) - first;
+        count = left < BLOCK ? left : BLOCK;
+        status = run_part(program, memory(scratch), in, out, first, count, first < blocks, times);
+    }
     give_back(program, scratch);
     return status;
 }
 
-/* A batch that threads share, block by block: whoever is free takes the next, so that one which
-   starts late or is held up does not make the others wait for more than a block. */
+/* A batch that threads share: whoever is free takes the next images, fewer of them towards the end, so
+   that one which starts late or is held up does not make the others wait for long. */
 typedef struct Work {
     Program *program;
     const float *in;
     float *out;
-    int64_t images, wanted; /* helpers that may still come */
+    int64_t images, threads, wanted; /* wanted: helpers that may still come */
     atomic_llong next;
     atomic_int status, helping;
     struct Work *after;
 } Work;
+
+/* The next images: half of a fair share of what is left. How many, and the first of them. */
+static int64_t take(Work *work, int64_t *first)
+{
+    long long next = work->next;
+    int64_t count, blocks = in_blocks(work->images);
+    do {
+        int64_t left = (next < blocks ? blocks : work->images) - next;
+        count = left / (2 * work->threads);
+        if (count < work->program->least) count = work->program->least;
+        if (count > BLOCK) count = BLOCK;
+        if (count > left) count = left;
+    } while (!atomic_compare_exchange_weak(&work->next, &next, next + count));
+    *first = next;
+    return count;
+}
 
 static void take_part(Work *work)
 {
@@ -156,12 +186,10 @@ static void take_part(Work *work)
         work->status = NO_MEMORY;
         return;
     }
-    while (!work->status) {
-        int64_t first = atomic_fetch_add(&work->next, BLOCK);
-        if (first >= work->images) break;
-        int64_t count = work->images - first < BLOCK ? work->images - first : BLOCK;
-        int status = run_range(program, memory(scratch), work->in + first * program->in_floats,
-                               work->out + first * program->out_floats, count, NULL);
+    int64_t blocks = in_blocks(work->images);
+    for (int64_t first, count; !work->status && (count = take(work, &first));) {
+        int status = run_part(program, memory(scratch), work->in, work->out, first, count,
+                              first < blocks, NULL);
         if (status) work->status = status;
     }
     give_back(program, scratch);
@@ -236,7 +264,8 @@ static void grow_pool(int64_t threads)
 
 static int run_threads(Program *program, const float *in, float *out, int64_t images, int64_t threads)
 {
-    Work work = {.program = program, .in = in, .out = out, .images = images, .wanted = threads - 1};
+    Work work = {.program = program, .in = in, .out = out, .images = images, .threads = threads,
+                 .wanted = threads - 1};
     pthread_mutex_lock(&pool.lock);
     grow_pool(threads - 1);
     work.after = pool.first, pool.first = &work;
@@ -283,15 +312,17 @@ int asterism_interface(void)
     return INTERFACE;
 }
 
+/* `least`: images that are worth a thread's while, from one to BLOCK. */
 Program *asterism_new(const Step *one, int64_t one_steps, const Step *many, int64_t many_steps,
-                      int64_t scratch_floats, int64_t in_floats, int64_t out_floats, int level)
+                      int64_t scratch_floats, int64_t in_floats, int64_t out_floats, int64_t least,
+                      int level)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     Program *program = malloc(sizeof *program);
     if (!program) return NULL;
     *program = (Program){one, many, one_steps, many_steps, scratch_floats, in_floats, out_floats,
-                         asterism_kernels_of(level), NULL};
+                         least, asterism_kernels_of(level), NULL};
     return program;
 }
 
@@ -307,7 +338,7 @@ void asterism_free(Program *program)
 
 int asterism_run(Program *program, const float *in, float *out, int64_t images, int64_t threads)
 {
-    int64_t most = (images + BLOCK - 1) / BLOCK;
+    int64_t most = (images + program->least - 1) / program->least;
     if (threads > most) threads = most;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (threads > 1) return run_threads(program, in, out, images, threads);

@@ -33,7 +33,7 @@ SIZES = 8  # other sizes of the inputs that are kept compiled
 class Net:
     """A graph with its weights; `tensors` in the state dict's order, as the graph counts them.
 
-    Safe to call from several threads; `threads` of its own share a batch of 64 or more.
+    Safe to call from several threads; `threads` of its own share a batch.
 
     >>> from asterism.graph.network import Node
     >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))

@@ -148,7 +148,8 @@ class _Compiled:
         tables = [part for plan in plans for part in (plan.table, len(plan.steps))]
         none = [None, 0] * (2 - len(plans))
         scratch = max(plan.scratch for plan in plans)
-        self.pointer = lib.asterism_new(*tables, *none, scratch, *sizes, level)
+        least = plans[-1].least
+        self.pointer = lib.asterism_new(*tables, *none, scratch, *sizes, least, level)
         if not self.pointer:
             raise MemoryError("no memory for the network")
 

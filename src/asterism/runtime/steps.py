@@ -14,6 +14,8 @@ from asterism.runtime.cost import Choice
 from asterism.runtime.layers.packing import BLOCK, Data
 
 SCRATCH, INPUT, OUTPUT, CONSTANT = 0, 1, 2, 3
+WORTH = 5e-5  # seconds: what it takes to wake a thread
+MOSTLY_IMAGES = 0.1  # of the time: as much may go into steps for whole blocks
 SLACK = 16  # floats after each value, which a vector may read but nobody uses
 
 
@@ -73,6 +75,19 @@ class Plan(NamedTuple):
     scratch: int
     choices: dict[int, Choice]
     table: ctypes.Array[Step]
+
+    @property
+    def least(self) -> int:
+        """Images of a batch that are worth a thread's while: a block, or fewer if none needs it.
+
+        A step for a whole block takes as long for fewer of its images.
+        """
+        blocks = {step.layer.place for step in self.steps if step.whole}
+        seconds = sum(choice.seconds for choice in self.choices.values())
+        whole = sum(self.choices[place].seconds for place in blocks & self.choices.keys())
+        if whole > MOSTLY_IMAGES * seconds or not seconds:
+            return BLOCK
+        return int(min(BLOCK, 1 + WORTH // seconds))
 
 
 def tabulate(steps: list[Planned]) -> ctypes.Array[Step]:

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include "program.h"
 
-void *asterism_new(const Step *, int64_t, const Step *, int64_t, int64_t, int64_t, int64_t, int);
+void *asterism_new(const Step *, int64_t, const Step *, int64_t, int64_t, int64_t,
+                   int64_t, int);
 int asterism_run(void *, const float *, float *, int64_t, int64_t);
 
 enum { ONE, MANY, SCRATCH_FLOATS, IN_FLOATS, OUT_FLOATS, IMAGES, DATA_BYTES, HEADER };
@@ -25,7 +26,7 @@ int main(void)
     float *in = read_all(n[IMAGES] * n[IN_FLOATS] * sizeof *in);
     float *out = calloc(n[IMAGES] * n[OUT_FLOATS] + 1, sizeof *out);
     void *program = asterism_new(steps, n[ONE], steps + n[ONE], n[MANY], n[SCRATCH_FLOATS],
-                                 n[IN_FLOATS], n[OUT_FLOATS], 0);
+                                 n[IN_FLOATS], n[OUT_FLOATS], 1, 0);
     if (!out || !program || asterism_run(program, in, out, n[IMAGES], 1)) return 3;
     return fwrite(out, sizeof *out, n[IMAGES] * n[OUT_FLOATS], stdout) != (size_t)(n[IMAGES] * n[OUT_FLOATS]);
 }

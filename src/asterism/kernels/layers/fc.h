@@ -15,11 +15,11 @@ INLINE Vec all_activated(const Step *s, Vec x)
     return s->activation == RELU ? (Vec)(~(VecI)(splat(0) > x) & (VecI)x) : x;
 }
 
-/* The offset in the lower half. With AVX-512 an entry is one load of 64 bits, and none of 512, as those
+/* The offset in the lower half. An entry is one load of 64 bits, and none more for its weight, as loads
    are what sparse layers wait for. */
 INLINE int64_t entry(const Entry *e)
 {
-#if WIDTH == 16
+#if WIDTH > 4
     int64_t both;
     __builtin_memcpy(&both, e, sizeof both);
     OPAQUE(both);
@@ -31,11 +31,12 @@ INLINE int64_t entry(const Entry *e)
 
 INLINE Vec weight(const Entry *e, int64_t entry)
 {
+    (void)e, (void)entry;
 #if WIDTH == 16
-    (void)e;
     return (Vec)_mm512_set1_epi32((int32_t)(entry >> 32));
+#elif WIDTH == 8
+    return (Vec)_mm256_set1_epi32((int32_t)(entry >> 32));
 #else
-    (void)entry;
     return splat(e->weight);
 #endif
 }
