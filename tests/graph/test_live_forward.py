@@ -17,8 +17,8 @@ from asterism import AffineScaling, Masked, ReweightedL1, supervised
 from asterism.errors import InputError
 from asterism.experiments.networks import lenet5, lenet300
 from asterism.experiments.networks.resnets import resnet8, resnet20
-from asterism.graph.live.layers import Geometry, Kernels, convolve
-from asterism.graph.live_forward import _to_blocks, live_forward, live_if_worth
+from asterism.graph.live.layers import Geometry, Kernels, convolve, from_blocks, to_blocks
+from asterism.graph.live_forward import live_forward, live_if_worth
 from support.properties import examples
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
@@ -128,8 +128,8 @@ def test_dense_convolutions_round_as_single_precision_does(
     geometry = Geometry((stride, stride), padding)
 
     def live(value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        made = convolve(_to_blocks(value), weight, bias, geometry, kernels)
-        return made.movedim(-1, 1).flatten(0, 1)[:images]
+        made = convolve(to_blocks(value, kernels), weight, bias, geometry, kernels)
+        return from_blocks(made, images)
 
     def exact(value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(value, weight, bias, stride, padding)

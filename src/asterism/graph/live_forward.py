@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import asterism.kernels.library as library
 from asterism.errors import InputError
 from asterism.graph.capture import capture
-from asterism.graph.live.layers import LANES, Kernels
+from asterism.graph.live.layers import Kernels, from_blocks, to_blocks
 from asterism.graph.live.plain import NotLiveError as NotLiveError
 from asterism.graph.live.plan import Plan
 from asterism.graph.network import Graph
@@ -59,21 +58,14 @@ def live_forward(model: nn.Module, example: Tensor, *, masks: Masks | None = Non
 
     def forward(images: Tensor) -> Tensor:
         plan.may_learn = None if masks is None else masks()
-        values = {0: _to_blocks(images)}
+        values = {0: to_blocks(images, kernels)}
         for step in steps:
             values[step.value] = step.run(len(images), *(values[i] for i in step.inputs))
-        return values[graph.outputs[0]].movedim(-1, 1).flatten(0, 1)[: len(images)]
+        return from_blocks(values[graph.outputs[0]], len(images))
 
     with torch.no_grad(), evaluating(model):
         forward(example)  # an error for what cannot be trained, now and not later
     return forward
-
-
-def _to_blocks(images: Tensor) -> Tensor:
-    """(blocks, …, 16), with zeros for the images that are missing in the last block."""
-    filled = F.pad(images.flatten(1), (0, 0, 0, -len(images) % LANES))
-    columns = filled.view(-1, LANES, filled.shape[1]).transpose(1, 2).contiguous()
-    return columns.view(len(columns), *images.shape[1:], LANES)
 
 
 def _capture(model: nn.Module, example: Tensor) -> Graph:

@@ -49,9 +49,12 @@ const Kernels KERNELS = {
     .training = {
         .width = WIDTH, .sum_rows = sum_rows, .dot_rows = dot_rows, .fold_sums = fold_sums,
         .sum_rows_dense = sum_rows_dense, .dot_rows_dense = dot_rows_dense,
-        .winograd_row = winograd_row, .winograd_dot_row = winograd_dot_row,
-        .norm_moments = norm_moments, .norm_apply = norm_apply, .norm_sums = norm_sums,
-        .norm_backward = norm_backward, .halve = halve, .halve_backward = halve_backward,
+        .tall = TALL, .winograd_points = winograd_points,
+        .winograd_units = winograd_units, .winograd_dot_row = winograd_dot_row,
+        .weights_to_points = weights_to_points, .weights_from_points = weights_from_points,
+        .copy = copy, .add_moments = add_moments, .normalise = normalise,
+        .sum_gradients = sum_gradients, .denormalise = denormalise, .to_lanes = to_lanes,
+        .halve = halve, .halve_backward = halve_backward,
     },
 #ifdef SUMS
     .conv_rows = conv_rows,

@@ -2,5 +2,6 @@
 
 plan     from a graph to calls
 layers   convolution, batch norm and pooling by the compiled kernels, for autograd
+memory   what tensors are made in, again and again
 plain    the layers without weights that torch computes
 """

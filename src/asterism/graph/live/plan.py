@@ -1,4 +1,4 @@
-"""From a graph to calls: each layer by its kernels, a batch norm with what follows it as one.
+"""From a graph to calls: each layer by its kernels, convolutions in a row as one.
 
 Owns which networks can be trained through their non-zeros.
 """
@@ -6,8 +6,9 @@ Owns which networks can be trained through their non-zeros.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -15,14 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from asterism.graph.live.layers import Geometry, Kernels, Normalised, convolve, halve
+from asterism.graph.live.layers import Around, Chain, Geometry, Kernels, Unit, convolve, halve
 from asterism.graph.live.plain import PLAIN, NotLiveError, Run
 from asterism.graph.network import Graph, Node
 from asterism.graph.operations.pooling import halves
+from asterism.graph.shapes import infer
 
 MOST_OF_A_MATRIX = 0.1  # with more of its weights, torch is faster
-
-
 TINY = 1e-30  # in the place of a zero that may learn: it changes no sum, and gets a gradient
 
 
@@ -44,41 +44,112 @@ class Plan:
     may_learn: Mapping[str, Tensor] | None = None  # masks by parameter name; None for no zero
 
     def steps(self) -> list[Step]:
-        norms = self._norms()
-        inside = {value for norm in norms.values() for value in norm.inside}
+        chains = self._chains()
+        inside = {value for chain in chains.values() for value in chain.inside}
         steps = []
         for value, node in enumerate(self.graph.nodes, 1):
-            if value in norms:
-                steps.append(self._normalised(value, norms[value]))
+            if value in chains:
+                steps.append(self._step(value, chains[value]))
             elif value not in inside:
                 steps.append(Step(value, node.inputs, self._run(node)))
-        return steps
+        return _needed(steps, self.graph.outputs)
 
-    def _norms(self) -> dict[int, _Norm]:
-        """Each batch norm by the value that it ends in: an addition and a ReLU may follow it."""
+    def _chains(self) -> dict[int, _Chain]:
+        """Convolutions and batch norms by the value that they end in, with all that is inside.
+
+        A batch norm takes the addition and the ReLU that follow it, and the convolution before it.
+        What is added comes last: nothing follows it in a chain.
+        """
         readers = Counter(value for node in self.graph.nodes for value in node.inputs)
         readers.update(self.graph.outputs)
-        found: dict[int, _Norm] = {}
+        found: dict[int, _Chain] = {}
         for value, node in enumerate(self.graph.nodes, 1):
-            if node.op == "batch_norm":
-                found[value] = _Norm(node, node.inputs)
-            elif node.op in ("add", "relu"):
-                for before in node.inputs:
-                    if before in found and readers[before] == 1 and not found[before].relu:
-                        longer = found[before].then(node, before)
-                        if longer is not None:
-                            del found[before]
-                            found[value] = longer
-                            break
+            for before in node.inputs:
+                if before in found and readers[before] == 1:
+                    longer = found[before].then(node, before, self._unit)
+                    if longer is not None:
+                        del found[before]
+                        found[value] = longer
+                        break
+            else:
+                if node.op in ("conv", "batch_norm"):
+                    found[value] = _Chain((self._unit(node),), node.inputs)
         return found
 
-    def _normalised(self, value: int, norm: _Norm) -> Step:
-        module = self._norm_module(norm.node)
+    def _step(self, value: int, chain: _Chain) -> Step:
+        around = self._around(chain) if len(chain.inputs) == 2 else None
+        inputs = chain.inputs if around is None else chain.inputs[:1]
 
-        def run(images: int, given: Tensor, other: Tensor | None = None) -> Tensor:
-            return Normalised(module, norm.relu, images, self.kernels)(given, other)
+        def run(images: int, *values: Tensor) -> Tensor:
+            units = tuple(
+                unit if unit.weight is None else replace(unit, weight=self._awake(unit.weight))
+                for unit in chain.units
+            )
+            return Chain(units, self.kernels, around)(images, *values)
 
-        return Step(value, norm.inputs, run)
+        return Step(value, inputs, run)
+
+    def _awake(self, weight: Tensor) -> Tensor:
+        """What the kernels are given: the weight, with no zero where it may learn."""
+        if self.may_learn is None:
+            return weight
+        zero, kept = weight == 0, self.may_learn.get(self.names[weight])
+        return weight + TINY * (zero if kept is None else zero & kept)
+
+    @cached_property
+    def names(self) -> dict[Tensor, str]:
+        """Of the parameters; of one that has several, the first."""
+        return {param: name for name, param in self.model.named_parameters()}
+
+    def _around(self, chain: _Chain) -> Around | None:
+        """How the chain's own input is added, if that is what is added."""
+        start, value = chain.inputs
+        around, steps = Around(), {2: 1, 3: 1}
+        while value != start:
+            node = self.graph.nodes[value - 1] if value else None
+            if node is None or len(node.inputs) != 1:
+                return None
+            (before,) = node.inputs
+            if node.op == "slice" and self._takes_every(node, self.shapes[before]):
+                steps[node["dim"]] *= node["step"]
+            elif node.op == "pad" and (node["dim"], node["mode"], node.number("value")) == (
+                1,
+                0,
+                0,
+            ):
+                around = replace(
+                    around,
+                    before=around.before + node["before"],
+                    after=around.after + node["after"],
+                )
+            else:
+                return None
+            value = before
+        alike = steps[2] == steps[3] and chain.units[0].weight is not None
+        return replace(around, step=steps[2]) if alike else None
+
+    def _takes_every(self, node: Node, shape: tuple[int, ...]) -> bool:
+        """Whether a slice takes every step-th row or column, from the first to the end."""
+        if node["dim"] not in (2, 3) or node["start"]:
+            return False
+        return node["size"] == -(-shape[node["dim"] - 1] // node["step"])
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of all values, for one example."""
+        weights = [tensor.detach().numpy() for tensor in self.model.state_dict().values()]
+        return infer(self.graph, weights)
+
+    def _unit(self, node: Node) -> Unit:
+        if node.op == "batch_norm":
+            return Unit(norm=self._norm_module(node))
+        weight, bias = self._parameters(node)
+        if weight.dim() != 4:
+            raise NotLiveError("only convolutions over two dimensions can be trained live")
+        geometry = Geometry(
+            node.pair("stride"), node.pair("padding"), node.pair("dilation"), node["groups"]
+        )
+        return Unit(weight, bias, geometry)
 
     def _norm_module(self, node: Node) -> _BatchNorm:
         names = list(self.model.state_dict())
@@ -93,39 +164,15 @@ class Plan:
         return module
 
     def _run(self, node: Node) -> Run:
-        if node.op in ("conv", "linear"):
-            return self._weighted(node)
+        if node.op == "linear":
+            weight, bias = self._parameters(node)
+            return lambda _, value: _linear(value, self._awake(weight), bias, self.kernels)
         if halves(node):
             return self._halving
         make = PLAIN.get(node.op)
         if make is None:
             raise NotLiveError(f"{node.op} cannot be trained through the non-zeros alone")
         return make(node)
-
-    def _weighted(self, node: Node) -> Run:
-        weight, bias = self._parameters(node)
-        now = self._learning(node, weight)
-        if node.op == "linear":
-            return lambda _, value: _linear(value, now(), bias, self.kernels)
-        if weight.dim() != 4:
-            raise NotLiveError("only convolutions over two dimensions can be trained live")
-        geometry = Geometry(
-            node.pair("stride"), node.pair("padding"), node.pair("dilation"), node["groups"]
-        )
-        return lambda _, value: convolve(value, now(), bias, geometry, self.kernels)
-
-    def _learning(self, node: Node, weight: nn.Parameter) -> Callable[[], Tensor]:
-        """What the kernels are given: the weight, with no zero where it may learn."""
-        assert node.weights[0] is not None
-        name = list(self.model.state_dict())[node.weights[0]]
-
-        def now() -> Tensor:
-            if self.may_learn is None:
-                return weight
-            zero, kept = weight == 0, self.may_learn.get(name)
-            return weight + TINY * (zero if kept is None else zero & kept)
-
-        return now
 
     def _parameters(self, node: Node) -> tuple[nn.Parameter, nn.Parameter | None]:
         params = dict(self.model.named_parameters(remove_duplicate=False))
@@ -146,22 +193,42 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class _Norm:
-    """A batch norm with what follows it."""
+class _Chain:
+    """Units that follow each other: what they read, and the values inside."""
 
-    node: Node
-    inputs: tuple[int, ...]
-    relu: bool = False
+    units: tuple[Unit, ...]
+    inputs: tuple[int, ...]  # the first unit's, and what is added at the end
     inside: tuple[int, ...] = ()
 
-    def then(self, node: Node, before: int) -> _Norm | None:
-        inside = (*self.inside, before)
-        if node.op == "relu":
-            return _Norm(self.node, self.inputs, True, inside)
+    def then(self, node: Node, before: int, unit: Callable[[Node], Unit]) -> _Chain | None:
+        """With a node that reads what it ends in, if that can be part of it."""
+        last, inside = self.units[-1], (*self.inside, before)
+        if node.op == "batch_norm" and last.norm is None:
+            units = (*self.units[:-1], replace(last, norm=unit(node).norm))
+            return replace(self, units=units, inside=inside)
+        if last.norm is None:
+            return None
+        if node.op == "relu" and not last.relu:
+            return replace(self, units=(*self.units[:-1], replace(last, relu=True)), inside=inside)
         if len(self.inputs) > 1:
             return None
-        first, second = node.inputs
-        return _Norm(self.node, (*self.inputs, second if first == before else first), False, inside)
+        if node.op == "conv":
+            return replace(self, units=(*self.units, unit(node)), inside=inside)
+        if node.op == "add" and not last.relu:
+            first, second = node.inputs
+            added = second if first == before else first
+            return replace(self, inputs=(*self.inputs, added), inside=inside)
+        return None
+
+
+def _needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
+    """Those whose values are read."""
+    read, kept = set(outputs), []
+    for step in reversed(steps):
+        if step.value in read:
+            read.update(step.inputs)
+            kept.append(step)
+    return kept[::-1]
 
 
 def _check_type(tensor: Tensor) -> None:

@@ -82,6 +82,8 @@ typedef struct {
     int64_t count;
 } Inverse;
 
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
 static int64_t lowest(int64_t padding, int64_t reach, int64_t stride)
@@ -89,18 +91,20 @@ static int64_t lowest(int64_t padding, int64_t reach, int64_t stride)
     return floor_div(padding - (reach - 1), stride);
 }
 
-static Frame gradient_frame(const int64_t *n)
+/* It holds what the inverse reads, and in any case the outputs of the band itself. */
+static Frame gradient_frame(const int64_t *n, int to_in)
 {
-    Frame in = input_frame(n);
-    int64_t low_h = lowest(in.pad_h, in.reach_h, in.step_h);
-    int64_t low_w = lowest(in.pad_w, in.reach_w, in.step_w);
-    return (Frame){
-        .channels = n[T_UNITS], .height = n[T_OUT_H], .width = n[T_OUT_W],
-        .pad_h = -low_h, .pad_w = -low_w, .step_h = 1, .step_w = 1,
-        .reach_h = (in.step_h - 1 + in.pad_h) / in.step_h - low_h + 1,
-        .reach_w = (in.step_w - 1 + in.pad_w) / in.step_w - low_w + 1,
-        .out_rows = (in.height + in.step_h - 1) / in.step_h,
-        .out_columns = (in.width + in.step_w - 1) / in.step_w};
+    Frame in = input_frame(n), f = {
+        .channels = n[T_UNITS], .height = n[T_OUT_H], .width = n[T_OUT_W], .step_h = 1, .step_w = 1,
+        .reach_h = 1, .reach_w = 1, .out_rows = n[T_OUT_H], .out_columns = n[T_OUT_W]};
+    if (!to_in) return f;
+    f.pad_h = larger(-lowest(in.pad_h, in.reach_h, in.step_h), 0);
+    f.pad_w = larger(-lowest(in.pad_w, in.reach_w, in.step_w), 0);
+    f.reach_h = f.pad_h + 1 + (in.step_h - 1 + in.pad_h) / in.step_h;
+    f.reach_w = f.pad_w + 1 + (in.step_w - 1 + in.pad_w) / in.step_w;
+    f.out_rows = larger((in.height + in.step_h - 1) / in.step_h, n[T_OUT_H]);
+    f.out_columns = larger((in.width + in.step_w - 1) / in.step_w, n[T_OUT_W]);
+    return f;
 }
 
 /* Where in the gradient's frame a tap's output is for this phase of the input; −1 if nowhere. */
@@ -144,8 +148,8 @@ static int inverse_phase(Inverse *v, const int64_t *n, const Live *live, int64_t
 static int inverse_new(Inverse *v, const int64_t *n, const Live *live, int64_t count)
 {
     int64_t phases = n[T_STRIDE_H] * n[T_STRIDE_W];
-    *v = (Inverse){.frame = gradient_frame(n), .phases = calloc((size_t)phases, sizeof(Sums))};
-    if (asterism_frame_new(&v->frame) || !v->phases) return NO_MEMORY;
+    v->phases = calloc((size_t)phases, sizeof(Sums));
+    if (!v->phases) return NO_MEMORY;
     for (; v->count < phases; v->count++)
         if (inverse_phase(v, n, live, count, v->count)) return v->count++, NO_MEMORY;
     return DONE;
@@ -160,34 +164,51 @@ static void inverse_free(Inverse *v)
 
 /* ------------------------------------------------------------------ blocks, shared by threads */
 
+static const int64_t CACHE = 400 << 10; /* bytes for frames */
+enum { AT_ONCE = 6 };                    /* units that are made, and finished while they are near */
+
 typedef struct {
     const int64_t *n;
     const Training *kernels;
     void (*sum_rows)(const Sums *, const float *, const float *, float *);
     Frame frame;
     Sums sums;
-    Inverse inverse;
-    const float *bias, *in, *gradient;
+    Inverse inverse; /* its frame is of the gradient */
+    Ending ending;
+    const float *bias;
     float *out, *to_in;
-    double *totals; /* of each thread, those of the taps */
+    double *totals; /* of each thread, those of the taps; NULL in forward */
     int64_t count, parts;
     int status;
 } Conv;
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+/* Memory of a thread. */
+typedef struct {
+    float *frame, *gradient, *turned, *sums;
+} Scratch;
 
-static float *floats(int64_t count)
+/* The units first to before last of some sums. */
+static Sums some_of(const Sums *sums, int64_t first, int64_t last)
 {
-    return aligned_alloc(64, ((size_t)count * sizeof(float) + 127) / 64 * 64);
+    Sums s = *sums;
+    s.begin += first, s.units = last - first;
+    return s;
 }
 
-static void forward_block(const Conv *c, const float *in, float *out, float *memory)
+static void forward_block(const Conv *c, int64_t part, int64_t block, const Scratch *m)
 {
-    Sums s = c->sums;
+    int64_t units = c->n[T_UNITS];
     for (int64_t y = 0; y < c->frame.out_rows; y += c->frame.band) {
-        s.rows = smaller(c->frame.band, c->frame.out_rows - y);
-        const float *from = asterism_frame_fill(&c->frame, in, y, memory);
-        c->sum_rows(&s, c->bias, from, out + y * s.out_row);
+        int64_t rows = smaller(c->frame.band, c->frame.out_rows - y);
+        const float *from = asterism_frame_fill(&c->frame, block, y, m->frame);
+        for (int64_t first = 0; first < units; first += AT_ONCE) {
+            Made made = {c->out, part, block, first, smaller(first + AT_ONCE, units)};
+            Sums s = some_of(&c->sums, first, made.last);
+            s.rows = rows;
+            float *out = c->out + (block * units + first) * s.out_unit + y * s.out_row;
+            c->sum_rows(&s, c->bias ? c->bias + first : NULL, from, out);
+            asterism_finish_rows(&c->ending, &made, y, rows);
+        }
     }
 }
 
@@ -202,80 +223,96 @@ static void fold_dense(const int64_t *n, float *sums, double *totals, int64_t ta
     memset(sums, 0, (size_t)(taps * wide(n)) * sizeof(float));
 }
 
-static void weights_block(const Conv *c, const float *in, const float *gradient, float *memory,
-                          float *turned, float *sums, double *totals)
-{
-    Sums s = c->sums;
-    for (int64_t y = 0; y < c->frame.out_rows; y += c->frame.band) {
-        s.rows = smaller(c->frame.band, c->frame.out_rows - y);
-        const float *from = asterism_frame_fill(&c->frame, in, y, memory);
-        if (c->n[T_DENSE])
-            c->kernels->dot_rows_dense(&s, from, gradient + y * s.out_row, turned, sums);
-        else
-            c->kernels->dot_rows(&s, from, gradient + y * s.out_row, sums);
-    }
-    if (c->n[T_DENSE])
-        fold_dense(c->n, sums, totals, c->count / c->n[T_UNITS]);
-    else
-        c->kernels->fold_sums(sums, totals, c->count);
-}
-
-static void inverse_block(const Conv *c, const float *gradient, float *to_in, float *memory)
+static void weights_band(const Conv *c, int64_t block, int64_t y, const float *gradient,
+                         const Scratch *m)
 {
     const Frame *f = &c->inverse.frame;
+    Sums s = c->sums;
+    s.rows = smaller(f->band, c->n[T_OUT_H] - y);
+    if (s.rows <= 0) return;
+    s.out_row = f->columns * LANES, s.out_unit = f->rows * s.out_row;
+    const float *from = asterism_frame_fill(&c->frame, block, y, m->frame);
+    gradient += asterism_frame_at(f, 0, f->pad_h, f->pad_w);
+    if (c->n[T_DENSE])
+        c->kernels->dot_rows_dense(&s, from, gradient, m->turned, m->sums);
+    else
+        c->kernels->dot_rows(&s, from, gradient, m->sums);
+}
+
+static void inverse_band(const Conv *c, int64_t part, int64_t block, int64_t y,
+                         const float *gradient)
+{
     const int64_t *n = c->n;
-    for (int64_t y = 0; y < f->out_rows; y += f->band) {
-        const float *from = asterism_frame_fill(f, gradient, y, memory);
+    int64_t channels = n[T_CHANNELS], band = c->inverse.frame.band, row = y * n[T_STRIDE_H];
+    int64_t rows = smaller(band * n[T_STRIDE_H], n[T_HEIGHT] - row);
+    for (int64_t first = 0; first < channels; first += AT_ONCE) {
+        Made made = {c->to_in, part, block, first, smaller(first + AT_ONCE, channels)};
         for (int64_t i = 0; i < c->inverse.count; i++) {
-            Sums s = c->inverse.phases[i];
-            int64_t first = i / n[T_STRIDE_W] * n[T_WIDTH] + i % n[T_STRIDE_W];
-            s.rows = smaller(f->band, s.rows - y);
-            c->sum_rows(&s, NULL, from, to_in + first * LANES + y * s.out_row);
+            Sums s = some_of(&c->inverse.phases[i], first, made.last);
+            int64_t at = i / n[T_STRIDE_W] * n[T_WIDTH] + i % n[T_STRIDE_W];
+            s.rows = smaller(band, s.rows - y);
+            c->sum_rows(&s, NULL, gradient, c->to_in + (block * channels + first) * s.out_unit +
+                                                at * LANES + y * s.out_row);
         }
+        asterism_finish_rows(&c->ending, &made, row, rows);
     }
+}
+
+static void backward_block(const Conv *c, int64_t part, int64_t block, const Scratch *m)
+{
+    const Frame *f = &c->inverse.frame;
+    double *totals = c->totals + part * c->count;
+    for (int64_t y = 0; y < f->out_rows; y += f->band) {
+        const float *gradient = asterism_frame_fill(f, block, y, m->gradient);
+        weights_band(c, block, y, gradient, m);
+        if (c->to_in) inverse_band(c, part, block, y, gradient);
+    }
+    if (c->n[T_DENSE])
+        fold_dense(c->n, m->sums, totals, c->count / c->n[T_UNITS]);
+    else
+        c->kernels->fold_sums(m->sums, totals, c->count);
 }
 
 static void conv_part(void *of, int64_t part)
 {
     Conv *c = of;
     const int64_t *n = c->n;
-    int64_t in = n[T_CHANNELS] * n[T_HEIGHT] * n[T_WIDTH] * LANES;
-    int64_t out = n[T_UNITS] * n[T_OUT_H] * n[T_OUT_W] * LANES;
-    int64_t lanes = c->gradient ? c->count * c->kernels->width : 0, turning = 0;
-    if (c->gradient && n[T_DENSE])
+    int64_t lanes = c->totals ? c->count * c->kernels->width : 0, turning = 0;
+    if (c->totals && n[T_DENSE])
         lanes = c->count / n[T_UNITS] * wide(n), turning = n[T_OUT_W] * LANES * wide(n);
-    int64_t framed = asterism_frame_floats(&c->frame);
-    if (c->to_in && asterism_frame_floats(&c->inverse.frame) > framed)
-        framed = asterism_frame_floats(&c->inverse.frame);
-    float *memory = floats(framed), *sums = floats(lanes), *turned = floats(turning);
-    if (!memory || !sums || !turned) {
+    Scratch m = {
+        asterism_borrow(asterism_frame_floats(&c->frame)),
+        asterism_borrow(c->totals ? asterism_frame_floats(&c->inverse.frame) : 0),
+        asterism_borrow(turning), asterism_borrow(lanes)};
+    if (!m.frame || !m.gradient || !m.turned || !m.sums) {
         c->status = NO_MEMORY;
     } else {
-        memset(sums, 0, (size_t)lanes * sizeof(float));
-        memset(turned, 0, (size_t)turning * sizeof(float));
+        memset(m.sums, 0, (size_t)lanes * sizeof(float));
+        memset(m.turned, 0, (size_t)turning * sizeof(float));
         int64_t last = n[T_BLOCKS] * (part + 1) / c->parts;
-        for (int64_t b = n[T_BLOCKS] * part / c->parts; b < last; b++) {
-            if (!c->gradient) {
-                forward_block(c, c->in + b * in, c->out + b * out, memory);
-                continue;
-            }
-            const float *gradient = c->gradient + b * out;
-            weights_block(c, c->in + b * in, gradient, memory, turned, sums,
-                          c->totals + part * c->count);
-            if (c->to_in) inverse_block(c, gradient, c->to_in + b * in, memory);
-        }
+        for (int64_t b = n[T_BLOCKS] * part / c->parts; b < last; b++)
+            if (c->totals) backward_block(c, part, b, &m); else forward_block(c, part, b, &m);
     }
-    free(memory), free(sums), free(turned);
+    asterism_give_back(m.frame), asterism_give_back(m.gradient);
+    asterism_give_back(m.turned), asterism_give_back(m.sums);
 }
 
-static int conv_new(Conv *c, const Live *live)
+static int conv_new(Conv *c, const Live *live, Reading in, const Reading *gradient)
 {
-    c->frame = input_frame(c->n);
-    c->sum_rows = c->n[T_DENSE] ? c->kernels->sum_rows_dense : c->kernels->sum_rows;
-    if (asterism_frame_new(&c->frame) || !live) return NO_MEMORY;
-    if (forward_sums(c->n, &c->frame, &c->sums, live, c->count)) return NO_MEMORY;
-    if (c->to_in && inverse_new(&c->inverse, c->n, live, c->count)) return NO_MEMORY;
-    return DONE;
+    const int64_t *n = c->n;
+    c->sum_rows = n[T_DENSE] ? c->kernels->sum_rows_dense : c->kernels->sum_rows;
+    c->frame = input_frame(n), c->frame.reading = in;
+    if (asterism_frame_new(&c->frame, gradient ? CACHE / 2 : CACHE) || !live) return NO_MEMORY;
+    if (gradient) {
+        Frame *f = &c->inverse.frame;
+        *f = gradient_frame(n, c->to_in != NULL), f->reading = *gradient;
+        if (asterism_frame_new(f, CACHE / 2)) return NO_MEMORY;
+        asterism_frame_set_band(f, smaller(f->band, c->frame.band));
+        asterism_frame_set_band(&c->frame, f->band);
+        if (c->to_in && inverse_new(&c->inverse, n, live, c->count)) return NO_MEMORY;
+        for (int64_t t = 0; t < c->count; t++) f->used[live[t].unit] = 1;
+    }
+    return forward_sums(n, &c->frame, &c->sums, live, c->count);
 }
 
 static void conv_free(Conv *c)
@@ -285,26 +322,49 @@ static void conv_free(Conv *c)
     inverse_free(&c->inverse);
 }
 
+/* in_normal: of each channel, or NULL. moments: of each unit, or NULL. */
 int asterism_conv_forward(int level, const int64_t *n, const float *weight, const float *bias,
-                          const float *in, float *out, int64_t threads)
+                          const float *in, const Normal *in_normal, float *out, Moments *moments,
+                          int64_t threads)
 {
-    Conv c = {.n = n, .kernels = &asterism_kernels_of(level)->training, .bias = bias, .in = in,
+    Conv c = {.n = n, .kernels = &asterism_kernels_of(level)->training, .bias = bias,
               .out = out, .parts = smaller(threads, n[T_BLOCKS])};
     Live *live = collect(n, weight, &c.count);
-    c.status = conv_new(&c, live);
+    Reading reading = {.kernels = c.kernels, .values = in, .normal = in_normal, .relu = n[T_RELU],
+                       .images = n[T_IMAGES]};
+    c.status = conv_new(&c, live, reading, NULL);
+    c.ending = (Ending){.kernels = c.kernels, .channels = n[T_UNITS], .height = n[T_OUT_H],
+                        .width = n[T_OUT_W], .images = n[T_IMAGES]};
+    if (asterism_ending_new(&c.ending, c.parts, moments != NULL, 0)) c.status = NO_MEMORY;
     if (!c.status) asterism_share(conv_part, &c, c.parts);
+    asterism_ending_join(&c.ending, c.parts, moments, NULL);
     conv_free(&c), free(live);
     return c.status;
 }
 
-/* The gradients of the weights, which must hold zeros, and, unless that is NULL, of the input. */
+/* The gradients of the weights, which must hold zeros, and, unless that is NULL, of the input, to
+   which `added` is added if there is such. Where the input was normalised, that of what it was
+   before its ReLU, and both sums of it for each channel.
+   inverted: of each unit, where `gradient` is that of `made`, normalised; else NULL. */
 int asterism_conv_backward(int level, const int64_t *n, const float *weight, const float *in,
-                           const float *gradient, float *to_weight, float *to_in, int64_t threads)
+                           const Normal *in_normal, const float *gradient, const float *made,
+                           const Inverted *inverted, const float *added, float *to_weight,
+                           float *to_in, double *in_sums, int64_t threads)
 {
-    Conv c = {.n = n, .kernels = &asterism_kernels_of(level)->training, .in = in,
-              .gradient = gradient, .to_in = to_in, .parts = smaller(threads, n[T_BLOCKS])};
+    Conv c = {.n = n, .kernels = &asterism_kernels_of(level)->training, .to_in = to_in,
+              .parts = smaller(threads, n[T_BLOCKS])};
     Live *live = collect(n, weight, &c.count);
-    c.status = conv_new(&c, live);
+    Reading reading = {.kernels = c.kernels, .values = in, .normal = in_normal, .relu = n[T_RELU],
+                       .images = n[T_IMAGES]};
+    Reading of_gradient = {.kernels = c.kernels, .values = gradient, .before = made,
+                           .inverted = inverted, .images = n[T_IMAGES]};
+    c.status = conv_new(&c, live, reading, &of_gradient);
+    c.ending = (Ending){.kernels = c.kernels, .channels = n[T_CHANNELS], .height = n[T_HEIGHT],
+                        .width = n[T_WIDTH], .images = n[T_IMAGES],
+                        .reading = in_sums ? &reading : NULL, .added = added,
+                        .added_channels = n[T_ADDED_CHANNELS], .added_before = n[T_ADDED_BEFORE],
+                        .added_step = n[T_ADDED_STEP]};
+    if (asterism_ending_new(&c.ending, c.parts, 0, in_sums != NULL)) c.status = NO_MEMORY;
     c.totals = calloc((size_t)(c.parts * c.count) + 1, sizeof(double));
     if (!c.totals) c.status = NO_MEMORY;
     if (!c.status) asterism_share(conv_part, &c, c.parts);
@@ -313,6 +373,7 @@ int asterism_conv_backward(int level, const int64_t *n, const float *weight, con
         for (int64_t part = 0; part < c.parts; part++) total += c.totals[part * c.count + t];
         to_weight[live[t].index] = live[t].weight != 0 ? (float)total : 0;
     }
+    asterism_ending_join(&c.ending, c.parts, NULL, in_sums);
     conv_free(&c), free(live), free(c.totals);
     return c.status;
 }

@@ -1,90 +1,148 @@
 /* Batch norm and 2×2 max-pooling in training: channels, or planes, are shared by threads. */
 #include <math.h>
-#include <string.h>
 #include "../program.h"
 
-enum { N_BLOCKS, N_CHANNELS, N_PIXELS, N_IMAGES, N_TRAINING, N_RELU };
+enum { N_BLOCKS, N_CHANNELS, N_PIXELS, N_IMAGES, N_RELU };
+enum { AHEAD = 512 }; /* floats that are fetched early */
 
-typedef struct {
+typedef struct Norms Norms;
+struct Norms {
     const int64_t *n;
     const Training *kernels;
-    Norm norm;
-    float eps, last[LANES];
-    const float *in, *other, *out, *gradient, *weight, *bias;
-    float *mean, *variance, *to_out, *to_in, *to_other, *to_weight, *to_bias;
+    /* Of a channel in one block: where it begins, and the lanes that are images. */
+    void (*stretch)(const Norms *, int64_t channel, int64_t at, const float *keep);
+    const float *in, *other, *gradient, *out;
+    const Normal *normal;
+    const Inverted *inverted;
+    float *to;
+    Moments *moments;
+    double *sums; /* of each channel, both */
     int64_t parts;
-} Norms;
+};
 
-static void prepare(Norms *a, int level, int64_t threads)
+void asterism_join_moments(Moments *to, const Moments *more)
 {
-    const int64_t *n = a->n;
-    a->kernels = &asterism_kernels_of(level)->training;
-    a->parts = threads < n[N_CHANNELS] ? threads : n[N_CHANNELS];
-    int64_t left = n[N_IMAGES] - (n[N_BLOCKS] - 1) * LANES;
-    for (int64_t i = 0; i < LANES; i++) a->last[i] = i < left;
-    int64_t plane = n[N_PIXELS] * LANES;
-    a->norm = (Norm){n[N_BLOCKS], n[N_PIXELS], n[N_IMAGES], n[N_CHANNELS] * plane, n[N_RELU], a->last};
+    double count = to->count + more->count, apart = more->mean - to->mean;
+    if (!count) return;
+    to->squares += more->squares + apart * apart * to->count * more->count / count;
+    to->mean += apart * more->count / count;
+    to->count = count;
 }
 
-static double scale_of(const Norms *a, int64_t c)
+void asterism_images_kept(float *keep, int64_t images, int64_t block)
 {
-    return 1 / sqrt((double)a->variance[c] + a->eps);
+    for (int64_t i = 0; i < LANES; i++) keep[i] = block * LANES + i < images;
 }
 
-static void forward_part(void *of, int64_t part)
+static void channels_part(void *of, int64_t part)
 {
     const Norms *a = of;
-    int64_t channels = a->n[N_CHANNELS], plane = a->n[N_PIXELS] * LANES;
-    for (int64_t c = channels * part / a->parts; c < channels * (part + 1) / a->parts; c++) {
-        const float *in = a->in + c * plane, *other = a->other ? a->other + c * plane : NULL;
-        if (a->n[N_TRAINING]) a->kernels->norm_moments(&a->norm, in, &a->mean[c], &a->variance[c]);
-        float scale = (float)(scale_of(a, c) * (a->weight ? a->weight[c] : 1));
-        a->kernels->norm_apply(&a->norm, in, other, a->mean[c], scale, a->bias ? a->bias[c] : 0,
-                               a->to_out + c * plane);
-    }
+    const int64_t *n = a->n;
+    int64_t channels = n[N_CHANNELS], last = channels * (part + 1) / a->parts;
+    for (int64_t c = channels * part / a->parts; c < last; c++)
+        for (int64_t b = 0; b < n[N_BLOCKS]; b++) {
+            float keep[LANES];
+            asterism_images_kept(keep, n[N_IMAGES], b);
+            a->stretch(a, c, (b * channels + c) * n[N_PIXELS] * LANES, keep);
+        }
 }
 
-/* Mean and variance are set in training, and given otherwise. */
-int asterism_norm_forward(int level, const int64_t *n, float eps, const float *in,
-                          const float *other, const float *weight, const float *bias, float *mean,
-                          float *variance, float *out, int64_t threads)
+static int share_channels(Norms *a, int level, int64_t threads)
 {
-    Norms a = {.n = n, .eps = eps, .in = in, .other = other, .weight = weight, .bias = bias,
-               .mean = mean, .variance = variance, .to_out = out};
-    prepare(&a, level, threads);
-    asterism_share(forward_part, &a, a.parts);
+    a->kernels = &asterism_kernels_of(level)->training;
+    a->parts = threads < a->n[N_CHANNELS] ? threads : a->n[N_CHANNELS];
+    asterism_share(channels_part, a, a->parts);
     return DONE;
 }
 
-static void backward_part(void *of, int64_t part)
+static void moments_stretch(const Norms *a, int64_t c, int64_t at, const float *keep)
 {
-    const Norms *a = of;
-    int64_t channels = a->n[N_CHANNELS], plane = a->n[N_PIXELS] * LANES;
-    double count = (double)a->n[N_IMAGES] * a->n[N_PIXELS];
-    for (int64_t c = channels * part / a->parts; c < channels * (part + 1) / a->parts; c++) {
-        int64_t at = c * plane;
-        double plain, weighted, scale = scale_of(a, c);
-        a->kernels->norm_sums(&a->norm, a->in + at, a->out + at, a->gradient + at, a->mean[c],
-                              &plain, &weighted);
-        a->to_weight[c] = (float)(weighted * scale), a->to_bias[c] = (float)plain;
-        float by_mean = a->n[N_TRAINING] ? (float)(plain / count) : 0;
-        float by_spread = a->n[N_TRAINING] ? (float)(weighted * scale * scale / count) : 0;
-        a->kernels->norm_backward(&a->norm, a->in + at, a->out + at, a->gradient + at, a->mean[c],
-                                  (float)(scale * (a->weight ? a->weight[c] : 1)), by_mean,
-                                  by_spread, a->to_in + at, a->to_other ? a->to_other + at : NULL);
-    }
+    a->kernels->add_moments(a->in + at, a->n[N_PIXELS] * LANES, keep, &a->moments[c]);
 }
 
-int asterism_norm_backward(int level, const int64_t *n, float eps, const float *in,
-                           const float *out, const float *gradient, const float *weight,
-                           float *mean, float *variance, float *to_in, float *to_other,
-                           float *to_weight, float *to_bias, int64_t threads)
+/* Of each channel; they must hold zeros. */
+int asterism_norm_moments(int level, const int64_t *n, const float *in, Moments *moments,
+                          int64_t threads)
 {
-    Norms a = {.n = n, .eps = eps, .in = in, .out = out, .gradient = gradient, .weight = weight,
-               .mean = mean, .variance = variance, .to_in = to_in, .to_other = to_other,
-               .to_weight = to_weight, .to_bias = to_bias};
-    prepare(&a, level, threads);
-    asterism_share(backward_part, &a, a.parts);
+    Norms a = {.n = n, .stretch = moments_stretch, .in = in, .moments = moments};
+    return share_channels(&a, level, threads);
+}
+
+static void apply_stretch(const Norms *a, int64_t c, int64_t at, const float *keep)
+{
+    (void)keep;
+    a->kernels->normalise(a->to + at, a->in + at, a->other ? a->other + at : NULL,
+                          a->n[N_PIXELS] * LANES, AHEAD, &a->normal[c], a->n[N_RELU]);
+}
+
+int asterism_norm_apply(int level, const int64_t *n, const float *in, const float *other,
+                        const Normal *normal, float *out, int64_t threads)
+{
+    Norms a = {.n = n, .stretch = apply_stretch, .in = in, .other = other, .normal = normal, .to = out};
+    return share_channels(&a, level, threads);
+}
+
+static void sums_stretch(const Norms *a, int64_t c, int64_t at, const float *keep)
+{
+    (void)keep;
+    a->kernels->sum_gradients(a->to + at, a->gradient + at, a->in + at,
+                              a->out ? a->out + at : NULL, a->n[N_PIXELS] * LANES, &a->normal[c], a->n[N_RELU], &a->sums[2 * c],
+                              &a->sums[2 * c + 1]);
+}
+
+/* The gradient without the ReLU, to `to`, which may be the gradient; the sums must hold zeros. */
+int asterism_norm_sums(int level, const int64_t *n, const float *in, const float *out,
+                       const float *gradient, const Normal *normal, float *to, double *sums,
+                       int64_t threads)
+{
+    Norms a = {.n = n, .stretch = sums_stretch, .in = in, .out = out, .gradient = gradient,
+               .normal = normal, .to = to, .sums = sums};
+    return share_channels(&a, level, threads);
+}
+
+static void invert_stretch(const Norms *a, int64_t c, int64_t at, const float *keep)
+{
+    a->kernels->denormalise(a->to + at, a->gradient + at, a->in + at, a->n[N_PIXELS] * LANES,
+                            AHEAD, &a->inverted[c], keep);
+}
+
+int asterism_norm_invert(int level, const int64_t *n, const float *in, const float *gradient,
+                         const Inverted *inverted, float *to, int64_t threads)
+{
+    Norms a = {.n = n, .stretch = invert_stretch, .in = in, .gradient = gradient,
+               .inverted = inverted, .to = to};
+    return share_channels(&a, level, threads);
+}
+
+/* Of each channel from its moments, or from running averages, which have no count: what a batch norm
+   does, and one over the standard deviation. Without weight and bias, these are one and zero. */
+int asterism_normals(int level, const int64_t *n, const Moments *moments, const float *weight,
+                     const float *bias, const double *eps, Normal *normal, double *inverse,
+                     int64_t threads)
+{
+    (void)level, (void)threads;
+    for (int64_t c = 0; c < n[0]; c++) {
+        const Moments *m = &moments[c];
+        inverse[c] = 1 / sqrt(m->squares / (m->count ? m->count : 1) + *eps);
+        normal[c] = (Normal){(float)m->mean, (float)(inverse[c] * (weight ? weight[c] : 1)),
+                             bias ? bias[c] : 0};
+    }
+    return DONE;
+}
+
+/* What its gradients become, and those of weight and bias, from both sums of each channel. */
+int asterism_inverted(int level, const int64_t *n, const Moments *moments, const Normal *normal,
+                      const double *inverse, const double *sums, Inverted *inverted,
+                      float *to_weight, float *to_bias, int64_t threads)
+{
+    (void)level, (void)threads;
+    for (int64_t c = 0; c < n[0]; c++) {
+        double count = moments[c].count, weighted = sums[2 * c + 1] * inverse[c];
+        to_weight[c] = (float)weighted, to_bias[c] = (float)sums[2 * c];
+        inverted[c] = (Inverted){normal[c].mean, normal[c].scale,
+                                 count ? (float)(sums[2 * c] / count) : 0,
+                                 count ? (float)(weighted * inverse[c] / count) : 0};
+    }
     return DONE;
 }
 
@@ -127,5 +185,19 @@ int asterism_halve_backward(int level, const int64_t *n, const float *in, const 
                 .gradient = gradient, .made = to_in,
                 .parts = threads < n[H_PLANES] ? threads : n[H_PLANES]};
     asterism_share(halves_part, &h, h.parts);
+    return DONE;
+}
+
+enum { B_IMAGES, B_FEATURES };
+
+/* From images, one after the other, to blocks of them side by side, with zeros for missing ones. */
+int asterism_to_blocks(int level, const int64_t *n, const float *in, float *out, int64_t threads)
+{
+    (void)threads;
+    const Training *kernels = &asterism_kernels_of(level)->training;
+    int64_t features = n[B_FEATURES];
+    for (int64_t first = 0; first < n[B_IMAGES]; first += LANES, out += features * LANES)
+        kernels->to_lanes(in + first * features, features,
+                          n[B_IMAGES] - first < LANES ? n[B_IMAGES] - first : LANES, out);
     return DONE;
 }

@@ -1,10 +1,16 @@
 /* Batch norm with what follows it, and 2×2 max-pooling, over blocks of 16 images side by side. */
 
-/* The lanes of a block that are images: one or zero. */
-INLINE const float *kept(const Norm *n, int64_t block)
+/* The values of one channel in one block: `count` floats in one stretch. `keep` is one for the lanes
+   that are images, and zero for the others. What lies `ahead` floats further is read next: it is
+   fetched meanwhile. */
+
+static void copy(float *out, const float *in, int64_t count, int64_t ahead)
 {
-    static const float all[LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    return block == n->blocks - 1 ? n->last : all;
+    for (int64_t i = 0; i < count; i += LANES) {
+        __builtin_prefetch(in + i + ahead);
+        UNROLL for (int k = 0; k < LANES; k += WIDTH)
+            *(Vec *)(out + i + k) = *(const Vec *)(in + i + k);
+    }
 }
 
 static double fold(const Vec *sums)
@@ -15,32 +21,33 @@ static double fold(const Vec *sums)
     return total;
 }
 
-/* The means of x − shift and of its square. */
-INLINE void moments(const Norm *n, const float *in, float shift, double *mean, double *square)
+/* The sums of x − shift, for the lanes that are images, and of its square. */
+INLINE void sums_around(const float *in, int64_t count, const float *keep, float shift, double *sum,
+                        double *square)
 {
-    *mean = *square = 0;
-    for (int64_t b = 0; b < n->blocks; b++, in += n->pitch) {
-        const float *keep = kept(n, b);
-        Vec sums[IN_PIXEL] = {{0}}, squares[IN_PIXEL] = {{0}};
-        for (int64_t p = 0; p < n->pixels; p++)
-            UNROLL for (int i = 0; i < IN_PIXEL; i++) {
-                Vec x = *(const Vec *)(in + p * LANES + i * WIDTH) - splat(shift);
-                x *= *(const Vec *)(keep + i * WIDTH);
-                sums[i] += x, squares[i] += x * x;
-            }
-        *mean += fold(sums), *square += fold(squares);
-    }
-    *mean /= (double)(n->images * n->pixels), *square /= (double)(n->images * n->pixels);
+    Vec sums[IN_PIXEL] = {{0}}, squares[IN_PIXEL] = {{0}};
+    for (int64_t p = 0; p < count; p += LANES)
+        UNROLL for (int i = 0; i < IN_PIXEL; i++) {
+            Vec x = *(const Vec *)(in + p + i * WIDTH) - splat(shift);
+            x *= *(const Vec *)(keep + i * WIDTH);
+            sums[i] += x, squares[i] += x * x;
+        }
+    *sum = fold(sums), *square = fold(squares);
 }
 
-/* Twice: around the first mean, nothing is lost of the second and of the variance. */
-static void norm_moments(const Norm *n, const float *in, float *mean, float *variance)
+/* Adds a stretch to the moments. Twice: around the first mean, nothing is lost of the second and of
+   the variance. */
+static void add_moments(const float *in, int64_t count, const float *keep, Moments *to)
 {
-    double first, second, square;
-    moments(n, in, 0, &first, &square);
-    moments(n, in, (float)first, &second, &square);
-    *mean = (float)((float)first + second);
-    *variance = (float)(square - second * second);
+    double images = 0, sum, square;
+    for (int i = 0; i < LANES; i++) images += keep[i];
+    double values = images * (double)(count / LANES);
+    if (!values) return;
+    sums_around(in, count, keep, 0, &sum, &square);
+    float around = (float)(sum / values);
+    sums_around(in, count, keep, around, &sum, &square);
+    Moments these = {values, around + sum / values, square - sum * sum / values};
+    asterism_join_moments(to, &these);
 }
 
 INLINE Vec positive(Vec x)
@@ -48,70 +55,85 @@ INLINE Vec positive(Vec x)
     return (Vec)((VecI)x & ~(x < splat(0))); /* what is not a number stays */
 }
 
+INLINE Vec normal_of(const Normal *n, Vec x)
+{
+    return (x - splat(n->mean)) * splat(n->scale) + splat(n->bias);
+}
+
 /* out = (in − mean)·scale + bias, plus `other` if there is one, without what is negative if asked. */
-INLINE void apply(const Norm *n, const float *in, const float *other, float mean, float scale,
-                  float bias, float *out, int add, int relu)
+INLINE void normalise_stretch(float *out, const float *in, const float *other, int64_t count,
+                              int64_t ahead, const Normal *normal, const int add, const int relu)
 {
-    for (int64_t b = 0; b < n->blocks; b++)
-        for (int64_t i = b * n->pitch, end = i + n->pixels * LANES; i < end; i += WIDTH) {
-            Vec y = (*(const Vec *)(in + i) - splat(mean)) * splat(scale) + splat(bias);
-            if (add) y += *(const Vec *)(other + i);
-            *(Vec *)(out + i) = relu ? (Vec)positive(y) : y;
+    for (int64_t i = 0; i < count; i += LANES) {
+        __builtin_prefetch(in + i + ahead);
+        if (add) __builtin_prefetch(other + i + ahead);
+        UNROLL for (int k = 0; k < LANES; k += WIDTH) {
+            Vec y = normal_of(normal, *(const Vec *)(in + i + k));
+            if (add) y += *(const Vec *)(other + i + k);
+            *(Vec *)(out + i + k) = relu ? (Vec)positive(y) : y;
         }
-}
-
-static void norm_apply(const Norm *n, const float *in, const float *other, float mean, float scale,
-                       float bias, float *out)
-{
-    if (other && n->relu)
-        apply(n, in, other, mean, scale, bias, out, 1, 1);
-    else if (other)
-        apply(n, in, other, mean, scale, bias, out, 1, 0);
-    else if (n->relu)
-        apply(n, in, other, mean, scale, bias, out, 0, 1);
-    else
-        apply(n, in, other, mean, scale, bias, out, 0, 0);
-}
-
-/* The gradient of what was activated: without the activation, where the output is zero nothing. */
-INLINE Vec through(const Norm *n, const float *out, const float *gradient, int64_t i)
-{
-    Vec g = *(const Vec *)(gradient + i);
-    return n->relu ? (Vec)((VecI)g & (*(const Vec *)(out + i) > splat(0))) : g;
-}
-
-/* The sums of the gradient, and of it times (in − mean). */
-static void norm_sums(const Norm *n, const float *in, const float *out, const float *gradient,
-                      float mean, double *plain, double *weighted)
-{
-    *plain = *weighted = 0;
-    for (int64_t b = 0; b < n->blocks; b++) {
-        Vec sums[IN_PIXEL] = {{0}}, products[IN_PIXEL] = {{0}};
-        for (int64_t p = 0, i = b * n->pitch; p < n->pixels; p++)
-            UNROLL for (int k = 0; k < IN_PIXEL; k++, i += WIDTH) {
-                Vec g = through(n, out, gradient, i);
-                sums[k] += g;
-                products[k] += g * (*(const Vec *)(in + i) - splat(mean));
-            }
-        *plain += fold(sums), *weighted += fold(products);
     }
 }
 
-/* to_in = scale·(gradient − a − b·(in − mean)) for the lanes that are images, else zero; and the
-   gradient itself to `to_other` if there is one. */
-static void norm_backward(const Norm *n, const float *in, const float *out, const float *gradient,
-                          float mean, float scale, float a, float b, float *to_in, float *to_other)
+static void normalise(float *out, const float *in, const float *other, int64_t count, int64_t ahead,
+                      const Normal *normal, int64_t relu)
 {
-    for (int64_t block = 0; block < n->blocks; block++) {
-        const float *keep = kept(n, block);
-        for (int64_t p = 0, i = block * n->pitch; p < n->pixels; p++)
-            UNROLL for (int k = 0; k < IN_PIXEL; k++, i += WIDTH) {
-                Vec g = through(n, out, gradient, i);
-                Vec centred = *(const Vec *)(in + i) - splat(mean);
-                Vec all = (g - splat(a) - splat(b) * centred) * splat(scale);
-                *(Vec *)(to_in + i) = all * *(const Vec *)(keep + k * WIDTH);
-                if (to_other) *(Vec *)(to_other + i) = g;
-            }
+    if (other && relu)
+        normalise_stretch(out, in, other, count, ahead, normal, 1, 1);
+    else if (other)
+        normalise_stretch(out, in, other, count, ahead, normal, 1, 0);
+    else if (relu)
+        normalise_stretch(out, in, other, count, ahead, normal, 0, 1);
+    else
+        normalise_stretch(out, in, other, count, ahead, normal, 0, 0);
+}
+
+enum { PASSES_ALL, WHERE_OUT, WHERE_NORMAL }; /* what a ReLU lets through: where the output is positive */
+
+INLINE void sum_stretch(float *to, const float *gradient, const float *in, const float *out,
+                        int64_t count, const Normal *normal, const int passes, double *plain,
+                        double *weighted)
+{
+    Vec sums[IN_PIXEL] = {{0}}, products[IN_PIXEL] = {{0}};
+    for (int64_t i = 0; i < count; i += LANES)
+        UNROLL for (int k = 0; k < IN_PIXEL; k++) {
+            Vec g = *(const Vec *)(gradient + i + k * WIDTH), x = *(const Vec *)(in + i + k * WIDTH);
+            if (passes == WHERE_OUT)
+                g = (Vec)((VecI)g & (*(const Vec *)(out + i + k * WIDTH) > splat(0)));
+            if (passes == WHERE_NORMAL) g = (Vec)((VecI)g & (normal_of(normal, x) > splat(0)));
+            if (passes != PASSES_ALL || to != gradient) *(Vec *)(to + i + k * WIDTH) = g;
+            sums[k] += g, products[k] += g * (x - splat(normal->mean));
+        }
+    *plain += fold(sums), *weighted += fold(products);
+}
+
+/* The gradient of what was normalised and then activated, to `to`; adds to the sums of it, and of it
+   times (in − mean). Without `out`, the activation's output is computed again. */
+static void sum_gradients(float *to, const float *gradient, const float *in, const float *out,
+                          int64_t count, const Normal *normal, int64_t relu, double *plain,
+                          double *weighted)
+{
+    if (relu && out)
+        sum_stretch(to, gradient, in, out, count, normal, WHERE_OUT, plain, weighted);
+    else if (relu)
+        sum_stretch(to, gradient, in, out, count, normal, WHERE_NORMAL, plain, weighted);
+    else
+        sum_stretch(to, gradient, in, out, count, normal, PASSES_ALL, plain, weighted);
+}
+
+/* From the gradient of what was normalised to that of what it was made of:
+   (gradient − by_mean − by_spread·(in − mean))·scale for the lanes that are images, else zero. */
+static void denormalise(float *out, const float *gradient, const float *in, int64_t count,
+                        int64_t ahead, const Inverted *by, const float *keep)
+{
+    for (int64_t i = 0; i < count; i += LANES) {
+        __builtin_prefetch(in + i + ahead), __builtin_prefetch(gradient + i + ahead);
+        UNROLL for (int k = 0; k < IN_PIXEL; k++) {
+            Vec centred = *(const Vec *)(in + i + k * WIDTH) - splat(by->mean);
+            Vec g = *(const Vec *)(gradient + i + k * WIDTH);
+            Vec all = (g - splat(by->by_mean) - splat(by->by_spread) * centred) * splat(by->scale);
+            *(Vec *)(out + i + k * WIDTH) = all * *(const Vec *)(keep + k * WIDTH);
+        }
     }
 }
 
@@ -155,4 +177,17 @@ static void halve_backward(const float *in, const float *out, const float *gradi
                 }
                 in += WIDTH, to_in += WIDTH, out += WIDTH, gradient += WIDTH;
             }
+}
+
+/* Up to sixteen images of `features` numbers, side by side: (features, 16). */
+static void to_lanes(const float *in, int64_t features, int64_t images, float *out)
+{
+    for (int64_t i = 0; i < LANES; i += 8)
+        for (int64_t k = 0; k < features; k += 8)
+            if (i + 8 <= images && k + 8 <= features)
+                turn8(out + k * LANES + i, LANES, in + i * features + k, features);
+            else
+                for (int64_t f = k; f < k + 8 && f < features; f++)
+                    for (int64_t j = i; j < i + 8; j++)
+                        out[f * LANES + j] = j < images ? in[j * features + f] : 0;
 }

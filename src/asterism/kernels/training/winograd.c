@@ -1,6 +1,6 @@
 /* A convolution of 3×3 with most of its weights, by Winograd's method: blocks of images, shared by
-   threads, go through it a row of tiles at a time. */
-#include <stdlib.h>
+   threads, go through it a row of tiles at a time. The stride is one, and so is the padding: inputs
+   and outputs have one size. */
 #include <string.h>
 #include "frame.h"
 
@@ -8,219 +8,193 @@ enum { SIDE = 4, POINTS = 36 }; /* of a tile of outputs; of its transform */
 
 static const int64_t CACHE = 300 << 10; /* bytes for the points of the tiles at once */
 
+typedef struct {
+    const int64_t *n;
+    const Training *kernels;
+    Frame in, gradient;
+    Winograd sums, inverse, dots; /* rows of tiles: outputs, gradients of the input and of the weights */
+    Ending ending;
+    float *out, *to_in;
+    float *totals; /* of each thread, the points of the gradients of the weights; NULL in forward */
+    int64_t parts, memory, points;
+    int status;
+} Pass;
+
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static float *floats(int64_t count)
-{
-    return aligned_alloc(64, ((size_t)count * sizeof(float) + 127) / 64 * 64);
-}
-
-/* ------------------------------------------------------------------ weights */
-
 /* G: row i has what gives the value of a polynomial of three coefficients at point i. */
-static void points(double g[6][3])
+static void value_at_points(float g[18])
 {
     const double at[5] = {0, WINOGRAD_NEAR, -WINOGRAD_NEAR, WINOGRAD_FAR, -WINOGRAD_FAR};
     for (int i = 0; i < 5; i++) {
         double factor = 1;
         for (int k = 0; k < 5; k++) factor /= k == i ? 1 : at[i] - at[k];
-        for (int k = 0; k < 3; k++, factor *= at[i]) g[i][k] = factor;
+        for (int k = 0; k < 3; k++, factor *= at[i]) g[3 * i + k] = (float)factor;
     }
-    g[5][0] = g[5][1] = 0, g[5][2] = 1;
+    g[15] = g[16] = 0, g[17] = 1;
 }
 
-/* out = Σ by[k] · (row k), for three rows of `count` numbers. */
-static void combine(float *out, const float *rows, int64_t pitch, const double *by, int64_t count)
+static int frame_new(Frame *f, const int64_t *n, int64_t channels, Reading reading)
 {
-    for (int64_t i = 0; i < count; i++)
-        out[i] = (float)(by[0] * rows[i] + by[1] * rows[pitch + i] + by[2] * rows[2 * pitch + i]);
+    *f = (Frame){
+        .channels = channels, .height = n[T_HEIGHT], .width = n[T_WIDTH], .pad_h = 1, .pad_w = 1,
+        .step_h = 1, .step_w = 1, .reach_h = 3, .reach_w = 3, .reading = reading,
+        .out_rows = up(n[T_HEIGHT], SIDE) * SIDE, .out_columns = up(n[T_WIDTH], SIDE) * SIDE};
+    if (asterism_frame_new(f, 0)) return NO_MEMORY;
+    asterism_frame_set_band(f, SIDE);
+    memset(f->used, 1, (size_t)channels);
+    return DONE;
 }
 
-/* G g Gᵀ of each kernel, as (units, 36, channels). For the gradient of the input, kernels are turned
-   around, and it is (channels, 36, units). `kernels` is memory for 27 numbers of each that is inner. */
-static void weights_to_points(const int64_t *n, const float *weight, int inverse, float *kernels,
-                              float *out)
+/* `tile`: floats for the points of one. */
+static Winograd row_of_tiles(const Frame *f, int64_t units, int64_t tile)
 {
-    double g[6][3];
-    points(g);
-    int64_t outer = n[inverse ? T_CHANNELS : T_UNITS], inner = n[inverse ? T_UNITS : T_CHANNELS];
-    int64_t outer_step = inverse ? 9 : 9 * inner, inner_step = inverse ? 9 * outer : 9;
-    for (int64_t o = 0; o < outer; o++) {
-        float *half = kernels + 9 * inner;
-        for (int64_t i = 0; i < inner; i++)
-            for (int k = 0; k < 9; k++)
-                kernels[k * inner + i] =
-                    weight[o * outer_step + i * inner_step + (inverse ? 8 - k : k)];
-        for (int k = 0; k < 18; k++)
-            combine(half + k * inner, kernels + k % 3 * inner, 3 * inner, g[k / 3], inner);
-        for (int p = 0; p < POINTS; p++, out += inner)
-            combine(out, half + p / 6 * 3 * inner, inner, g[p % 6], inner);
-    }
+    int64_t tiles = up(f->width, SIDE), most = CACHE / (tile * (int64_t)sizeof(float));
+    return (Winograd){
+        .channels = f->channels, .units = units, .tiles = tiles, .columns = f->width,
+        .at_once = most < 1 ? 1 : most < tiles ? most : tiles,
+        .in_row = f->columns * LANES, .in_unit = f->rows * f->columns * LANES,
+        .out_row = f->width * LANES, .out_unit = f->height * f->width * LANES};
 }
 
-/* Gᵀ s G of the sums of all parts, each (36, units, channels up to `wide`), for weights that are
-   not zero. */
-static void weights_from_points(const int64_t *n, const float *weight, const float *sums,
-                                int64_t parts, int64_t wide, float *out)
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int pass_new(Pass *p, Reading in, const Reading *gradient)
 {
-    double g[6][3];
-    points(g);
-    int64_t pitch = n[T_UNITS] * wide, channels = n[T_CHANNELS];
-    for (int64_t u = 0; u < n[T_UNITS]; u++)
-        for (int64_t c = 0; c < channels; c++, weight += 9, out += 9) {
-            double half[3][6] = {{0}};
-            for (int p = 0; p < POINTS; p++) {
-                double sum = 0;
-                for (int64_t part = 0; part < parts; part++)
-                    sum += sums[(part * POINTS + p) * pitch + u * wide + c];
-                for (int k = 0; k < 3; k++) half[k][p % 6] += g[p / 6][k] * sum;
-            }
-            for (int i = 0; i < 9; i++) {
-                double sum = 0;
-                for (int x = 0; x < 6; x++) sum += half[i / 3][x] * g[x][i % 3];
-                out[i] = weight[i] != 0 ? (float)sum : 0;
-            }
+    const int64_t *n = p->n;
+    int64_t channels = n[T_CHANNELS], units = n[T_UNITS], wide = up(channels, LANES) * LANES;
+    int64_t forth = POINTS * LANES * (channels + 1), back = POINTS * LANES * (units + 1);
+    int64_t both = POINTS * LANES * (wide + units);
+    if (frame_new(&p->in, n, channels, in)) return NO_MEMORY;
+    p->sums = row_of_tiles(&p->in, units, forth), p->memory = p->sums.at_once * forth;
+    if (!gradient) return DONE;
+    if (frame_new(&p->gradient, n, units, *gradient)) return NO_MEMORY;
+    p->inverse = row_of_tiles(&p->gradient, channels, back);
+    p->dots = row_of_tiles(&p->in, units, both);
+    p->dots.gradient_row = p->inverse.in_row, p->dots.gradient_unit = p->inverse.in_unit;
+    p->memory = larger(p->inverse.at_once * back, p->dots.at_once * both + 2 * POINTS * LANES);
+    p->points = POINTS * units * wide;
+    return DONE;
+}
+
+/* A row of tiles through `w`, from a frame, some at a time; of units that are done, finished. */
+static void make_row(const Pass *p, const Winograd *w, const float *from, Made made, int64_t y,
+                     float *memory)
+{
+    int64_t height = p->in.height - y < SIDE ? p->in.height - y : SIDE;
+    float *out = made.values + made.block * w->units * w->out_unit + y * w->out_row;
+    int64_t groups = up(w->units, p->kernels->tall);
+    for (int64_t first = 0; first < w->tiles; first += w->at_once) {
+        int64_t count = w->tiles - first < w->at_once ? w->tiles - first : w->at_once;
+        p->kernels->winograd_points(w, from, first, count, memory);
+        for (int64_t i = 0; i < groups; i++) {
+            made.first = w->units * i / groups, made.last = w->units * (i + 1) / groups;
+            p->kernels->winograd_units(w, memory, first, count, made.first, made.last - made.first,
+                                       out, height);
+            if (first + count == w->tiles) asterism_finish_rows(&p->ending, &made, y, height);
         }
+    }
 }
 
-/* ------------------------------------------------------------------ blocks */
-
-/* From a block to a block, or, with a gradient, to the sums of the gradients of the weights. */
-typedef struct {
-    const Training *kernels;
-    Frame frame, gradient_frame;
-    Winograd row; /* of tiles */
-    int64_t out_rows, blocks, parts, in_block, out_block;
-    const float *in, *gradient;
-    float *out, *sums;
-    int64_t memory, part_sums; /* floats */
-    int status;
-} Pass;
-
-static int frame_of_tiles(Frame *f, int64_t rows)
+static void run_band(const Pass *p, int64_t part, int64_t block, int64_t y, float *frame,
+                     float *gradient_frame, float *memory)
 {
-    if (asterism_frame_new(f)) return NO_MEMORY;
-    memset(f->used, 1, (size_t)f->channels);
-    f->band = SIDE;
-    if (!f->whole) f->rows = rows;
-    return DONE;
-}
-
-static int pass_new(Pass *p, int level, const int64_t *n, int64_t threads)
-{
-    int64_t tiles_h = up(n[T_OUT_H], SIDE), tiles_w = up(n[T_OUT_W], SIDE);
-    int64_t channels = n[T_CHANNELS], units = n[T_UNITS];
-    p->kernels = &asterism_kernels_of(level)->training;
-    p->frame = (Frame){
-        .channels = channels, .height = n[T_HEIGHT], .width = n[T_WIDTH], .pad_h = n[T_PAD_H],
-        .pad_w = n[T_PAD_W], .step_h = 1, .step_w = 1, .reach_h = 3, .reach_w = 3,
-        .out_rows = tiles_h * SIDE, .out_columns = tiles_w * SIDE};
-    p->gradient_frame = (Frame){
-        .channels = units, .height = n[T_OUT_H], .width = n[T_OUT_W], .step_h = 1, .step_w = 1,
-        .reach_h = 1, .reach_w = 1, .out_rows = tiles_h * SIDE, .out_columns = tiles_w * SIDE};
-    if (frame_of_tiles(&p->frame, SIDE + 2) || frame_of_tiles(&p->gradient_frame, SIDE)) return NO_MEMORY;
-    int64_t wide = up(channels, LANES) * LANES;
-    int64_t tile = POINTS * LANES * (p->gradient ? wide + units : channels + 1);
-    int64_t most = CACHE / (tile * (int64_t)sizeof(float)), row = n[T_OUT_W] * LANES;
-    p->row = (Winograd){
-        .channels = channels, .units = units, .tiles = tiles_w, .columns = n[T_OUT_W],
-        .at_once = most < 1 ? 1 : most < tiles_w ? most : tiles_w,
-        .in_row = p->frame.columns * LANES, .in_unit = p->frame.rows * p->frame.columns * LANES,
-        .out_row = row, .out_unit = n[T_OUT_H] * row,
-        .gradient_row = p->gradient_frame.columns * LANES,
-        .gradient_unit = p->gradient_frame.rows * p->gradient_frame.columns * LANES};
-    p->memory = (p->row.at_once * tile) + 2 * POINTS * LANES;
-    p->part_sums = POINTS * units * wide;
-    p->blocks = n[T_BLOCKS], p->parts = threads < p->blocks ? threads : p->blocks;
-    p->out_rows = n[T_OUT_H], p->out_block = units * n[T_OUT_H] * row;
-    p->in_block = channels * n[T_HEIGHT] * n[T_WIDTH] * LANES;
-    return DONE;
-}
-
-static void pass_free(Pass *p)
-{
-    asterism_frame_free(&p->frame), asterism_frame_free(&p->gradient_frame);
+    const float *in = asterism_frame_fill(&p->in, block, y, frame);
+    if (!p->totals) {
+        make_row(p, &p->sums, in, (Made){p->out, part, block, 0, 0}, y, memory);
+        return;
+    }
+    const Frame *f = &p->gradient;
+    const float *gradient = asterism_frame_fill(f, block, y, gradient_frame);
+    p->kernels->winograd_dot_row(&p->dots, in, gradient + asterism_frame_at(f, 0, 1, 1), memory,
+                                 p->totals + part * p->points);
+    if (p->to_in) make_row(p, &p->inverse, gradient, (Made){p->to_in, part, block, 0, 0}, y, memory);
 }
 
 static void run_part(void *of, int64_t part)
 {
     Pass *p = of;
-    int64_t framed = p->gradient ? asterism_frame_floats(&p->gradient_frame) : 0;
-    float *frame = floats(asterism_frame_floats(&p->frame)), *gradient_frame = floats(framed);
-    float *memory = floats(p->memory), *sums = p->sums + part * p->part_sums;
-    if (!frame || !gradient_frame || !memory) {
+    int64_t framed = p->totals ? asterism_frame_floats(&p->gradient) : 0;
+    float *frame = asterism_borrow(asterism_frame_floats(&p->in));
+    float *gradient = asterism_borrow(framed), *memory = asterism_borrow(p->memory);
+    if (!frame || !gradient || !memory) {
         p->status = NO_MEMORY;
     } else {
         memset(memory, 0, (size_t)p->memory * sizeof(float));
-        int64_t last = p->blocks * (part + 1) / p->parts;
-        for (int64_t b = p->blocks * part / p->parts; b < last; b++)
-            for (int64_t y = 0; y < p->out_rows; y += SIDE) {
-                const float *in = asterism_frame_fill(&p->frame, p->in + b * p->in_block, y, frame);
-                if (p->gradient) {
-                    const float *gradient = asterism_frame_fill(
-                        &p->gradient_frame, p->gradient + b * p->out_block, y, gradient_frame);
-                    p->kernels->winograd_dot_row(&p->row, in, gradient, memory, sums);
-                    continue;
-                }
-                int64_t height = p->out_rows - y < SIDE ? p->out_rows - y : SIDE;
-                float *out = p->out + b * p->out_block + y * p->row.out_row;
-                p->kernels->winograd_row(&p->row, in, out, height, memory);
-            }
+        int64_t blocks = p->n[T_BLOCKS], last = blocks * (part + 1) / p->parts;
+        for (int64_t b = blocks * part / p->parts; b < last; b++)
+            for (int64_t y = 0; y < p->in.height; y += SIDE)
+                run_band(p, part, b, y, frame, gradient, memory);
     }
-    free(frame), free(gradient_frame), free(memory);
+    asterism_give_back(frame), asterism_give_back(gradient), asterism_give_back(memory);
 }
 
-static int convolve(int level, const int64_t *n, const float *weight, int inverse, const float *bias,
-                    const float *in, float *out, int64_t threads)
+/* Runs it with the weights' points, and joins what the threads summed. */
+static void run(Pass *p, const float *weight, float *to_weight)
 {
-    Pass p = {.in = in, .out = out};
-    float *points = floats(n[T_UNITS] * n[T_CHANNELS] * POINTS), *kernels = floats(27 * n[T_CHANNELS]);
-    p.status = points && kernels ? pass_new(&p, level, n, threads) : NO_MEMORY;
-    if (!p.status) {
-        int64_t given[T_COUNT]; /* sizes of the layer, not of its inverse */
-        memcpy(given, n, sizeof given);
-        if (inverse) given[T_UNITS] = n[T_CHANNELS], given[T_CHANNELS] = n[T_UNITS];
-        weights_to_points(given, weight, inverse, kernels, points);
-        p.row.weights = points, p.row.bias = bias;
-        asterism_share(run_part, &p, p.parts);
+    const int64_t *n = p->n;
+    int64_t channels = n[T_CHANNELS], units = n[T_UNITS];
+    int64_t sums = to_weight ? p->parts * p->points : 0;
+    float *points = asterism_borrow(units * channels * POINTS), g[18];
+    float *memory = asterism_borrow(27 * larger(units, channels));
+    p->totals = to_weight ? asterism_borrow(sums) : NULL;
+    value_at_points(g);
+    if (!points || !memory || (to_weight && !p->totals)) p->status = NO_MEMORY;
+    if (!p->status) {
+        p->kernels->weights_to_points(g, weight, units, channels, to_weight != NULL, memory, points);
+        p->sums.weights = p->inverse.weights = points;
+        if (to_weight) memset(p->totals, 0, (size_t)sums * sizeof(float));
+        asterism_share(run_part, p, p->parts);
     }
-    pass_free(&p), free(points), free(kernels);
-    return p.status;
+    if (!p->status && to_weight) {
+        for (int64_t i = p->points; i < sums; i++) p->totals[i % p->points] += p->totals[i];
+        p->kernels->weights_from_points(g, weight, units, channels, p->totals,
+                                        up(channels, LANES) * LANES, memory, to_weight);
+    }
+    asterism_give_back(points), asterism_give_back(memory), asterism_give_back(p->totals);
+    asterism_frame_free(&p->in), asterism_frame_free(&p->gradient);
 }
 
-/* ------------------------------------------------------------------ the layer */
-
+/* The arguments of both are those of convolution.c. */
 int asterism_winograd_forward(int level, const int64_t *n, const float *weight, const float *bias,
-                              const float *in, float *out, int64_t threads)
+                              const float *in, const Normal *in_normal, float *out, Moments *moments,
+                              int64_t threads)
 {
-    return convolve(level, n, weight, 0, bias, in, out, threads);
-}
-
-static int gradient_of_weights(int level, const int64_t *n, const float *weight, const float *in,
-                               const float *gradient, float *to_weight, int64_t threads)
-{
-    Pass p = {.in = in, .gradient = gradient};
-    p.status = pass_new(&p, level, n, threads);
-    p.sums = p.status ? NULL : calloc((size_t)(p.parts * p.part_sums), sizeof(float));
-    if (!p.sums) p.status = NO_MEMORY;
-    if (!p.status) asterism_share(run_part, &p, p.parts);
-    if (!p.status)
-        weights_from_points(n, weight, p.sums, p.parts, up(n[T_CHANNELS], LANES) * LANES, to_weight);
-    pass_free(&p), free(p.sums);
+    const Training *kernels = &asterism_kernels_of(level)->training;
+    Pass p = {.n = n, .kernels = kernels, .out = out,
+              .parts = threads < n[T_BLOCKS] ? threads : n[T_BLOCKS]};
+    Reading reading = {.kernels = kernels, .values = in, .normal = in_normal, .relu = n[T_RELU],
+                       .images = n[T_IMAGES]};
+    p.ending = (Ending){.kernels = kernels, .channels = n[T_UNITS], .height = n[T_OUT_H],
+                        .width = n[T_OUT_W], .images = n[T_IMAGES]};
+    p.status = asterism_ending_new(&p.ending, p.parts, moments != NULL, 0);
+    if (pass_new(&p, reading, NULL)) p.status = NO_MEMORY;
+    p.sums.bias = bias;
+    run(&p, weight, NULL);
+    asterism_ending_join(&p.ending, p.parts, moments, NULL);
     return p.status;
 }
 
-/* The gradients of the weights and, unless that is NULL, of the input. */
 int asterism_winograd_backward(int level, const int64_t *n, const float *weight, const float *in,
-                               const float *gradient, float *to_weight, float *to_in,
-                               int64_t threads)
+                               const Normal *in_normal, const float *gradient, const float *made,
+                               const Inverted *inverted, const float *added, float *to_weight,
+                               float *to_in, double *in_sums, int64_t threads)
 {
-    int64_t inverse[T_COUNT];
-    memcpy(inverse, n, sizeof inverse);
-    inverse[T_CHANNELS] = n[T_UNITS], inverse[T_HEIGHT] = n[T_OUT_H], inverse[T_WIDTH] = n[T_OUT_W];
-    inverse[T_UNITS] = n[T_CHANNELS], inverse[T_OUT_H] = n[T_HEIGHT], inverse[T_OUT_W] = n[T_WIDTH];
-    inverse[T_PAD_H] = 2 - n[T_PAD_H], inverse[T_PAD_W] = 2 - n[T_PAD_W];
-    int status = gradient_of_weights(level, n, weight, in, gradient, to_weight, threads);
-    if (status || !to_in) return status;
-    return convolve(level, inverse, weight, 1, NULL, gradient, to_in, threads);
+    const Training *kernels = &asterism_kernels_of(level)->training;
+    Pass p = {.n = n, .kernels = kernels, .to_in = to_in,
+              .parts = threads < n[T_BLOCKS] ? threads : n[T_BLOCKS]};
+    Reading reading = {.kernels = kernels, .values = in, .normal = in_normal, .relu = n[T_RELU],
+                       .images = n[T_IMAGES]};
+    Reading of_gradient = {.kernels = kernels, .values = gradient, .before = made,
+                           .inverted = inverted, .images = n[T_IMAGES]};
+    p.ending = (Ending){.kernels = kernels, .channels = n[T_CHANNELS], .height = n[T_HEIGHT],
+                        .width = n[T_WIDTH], .images = n[T_IMAGES],
+                        .reading = in_sums ? &reading : NULL, .added = added,
+                        .added_channels = n[T_ADDED_CHANNELS], .added_before = n[T_ADDED_BEFORE],
+                        .added_step = n[T_ADDED_STEP]};
+    p.status = asterism_ending_new(&p.ending, p.parts, 0, in_sums != NULL);
+    if (pass_new(&p, reading, &of_gradient)) p.status = NO_MEMORY;
+    run(&p, weight, to_weight);
+    asterism_ending_join(&p.ending, p.parts, NULL, in_sums);
+    return p.status;
 }

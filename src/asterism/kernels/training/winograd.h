@@ -102,6 +102,10 @@ static void units_of_tile(const Winograd *w, const float *points, int64_t unit, 
     float made[36 * TALL * LANES] __attribute__((aligned(64)));
     int64_t pitch = (w->channels + 1) * LANES;
     const float *weights = w->weights + unit * 36 * w->channels;
+    for (int64_t r = 0; r < rows; r++) /* what is written afterwards is fetched meanwhile */
+        for (int64_t y = 0; y < height; y++)
+            for (int64_t x = 0; x < width; x++)
+                __builtin_prefetch(out + (unit + r) * w->out_unit + y * w->out_row + x * LANES, 1, 2);
     BY_ROWS(rows, products(made, weights, points, pitch, w->channels, ROWS_NOW))
     for (int64_t r = 0; r < rows; r++, unit++) {
         float *to = out + unit * w->out_unit, bias = w->bias ? w->bias[unit] : 0;
@@ -112,23 +116,24 @@ static void units_of_tile(const Winograd *w, const float *points, int64_t unit, 
     }
 }
 
-/* A row of tiles, some at a time: their points are in `memory`, (tiles, 36, channels + 1, 16). */
-static void winograd_row(const Winograd *w, const float *in, float *out, int64_t height, float *memory)
+/* The points of `count` tiles of a row, (tiles, 36, channels + 1, 16). */
+static void winograd_points(const Winograd *w, const float *in, int64_t first, int64_t count,
+                            float *points)
 {
     int64_t pitch = (w->channels + 1) * LANES;
-    for (int64_t first = 0; first < w->tiles; first += w->at_once) {
-        int64_t count = w->tiles - first < w->at_once ? w->tiles - first : w->at_once;
-        for (int64_t t = 0; t < count; t++)
-            for (int64_t c = 0; c < w->channels; c++)
-                tile_to_points(memory + t * 36 * pitch + c * LANES, pitch,
-                               in + c * w->in_unit + (first + t) * 4 * LANES, w->in_row, 6);
-        for (int64_t i = 0; i < tiles_of(w->units); i++) {
-            int64_t unit = tile_start(w->units, i), rows = tile_start(w->units, i + 1) - unit;
-            for (int64_t t = 0; t < count; t++) {
-                int64_t x = (first + t) * 4, width = w->columns - x < 4 ? w->columns - x : 4;
-                units_of_tile(w, memory + t * 36 * pitch, unit, rows, out + x * LANES, height, width);
-            }
-        }
+    for (int64_t t = 0; t < count; t++, points += 36 * pitch)
+        for (int64_t c = 0; c < w->channels; c++)
+            tile_to_points(points + c * LANES, pitch,
+                           in + c * w->in_unit + (first + t) * 4 * LANES, w->in_row, 6);
+}
+
+/* From these the outputs of some units, TALL at most. */
+static void winograd_units(const Winograd *w, const float *points, int64_t first, int64_t count,
+                           int64_t unit, int64_t rows, float *out, int64_t height)
+{
+    for (int64_t t = first; t < first + count; t++, points += 36 * (w->channels + 1) * LANES) {
+        int64_t width = w->columns - 4 * t < 4 ? w->columns - 4 * t : 4;
+        units_of_tile(w, points, unit, rows, out + 4 * t * LANES, height, width);
     }
 }
 
@@ -184,5 +189,57 @@ static void winograd_dot_row(const Winograd *w, const float *in, const float *gr
                                                 points + p * pitch + c, ROWS_NOW))
                 }
             }
+    }
+}
+
+/* ------------------------------------------------------------------ weights and points */
+
+/* out = Σ by[k·step] · (row k), of `count` rows `pitch` apart, `inner` numbers each. */
+INLINE void blend(float *restrict out, const float *rows, int64_t pitch, const float *by,
+                    int64_t step, const int count, int64_t inner)
+{
+    for (int64_t i = 0; i < inner; i++) {
+        float sum = 0;
+        UNROLL for (int k = 0; k < count; k++) sum += by[k * step] * rows[k * pitch + i];
+        out[i] = sum;
+    }
+}
+
+/* G g Gᵀ of each kernel, as (units, 36, channels). For the gradient of the input, kernels are turned
+   around, and it is (channels, 36, units). `memory` is for 27 numbers of each that is inner. */
+static void weights_to_points(const float *g, const float *weight, int64_t units, int64_t channels,
+                              int64_t inverse, float *memory, float *out)
+{
+    int64_t outer = inverse ? channels : units, inner = inverse ? units : channels;
+    int64_t outer_step = inverse ? 9 : 9 * inner, inner_step = inverse ? 9 * outer : 9;
+    float *half = memory + 9 * inner;
+    for (int64_t o = 0; o < outer; o++) {
+        const float *from = weight + o * outer_step;
+        for (int64_t i = 0; i < inner; i++)
+            for (int k = 0; k < 9; k++)
+                memory[k * inner + i] = from[i * inner_step + (inverse ? 8 - k : k)];
+        for (int k = 0; k < 18; k++)
+            blend(half + k * inner, memory + k % 3 * inner, 3 * inner, g + k / 3 * 3, 1, 3, inner);
+        for (int p = 0; p < 36; p++, out += inner)
+            blend(out, half + p / 6 * 3 * inner, inner, g + p % 6 * 3, 1, 3, inner);
+    }
+}
+
+/* Gᵀ s G of the sums, (36, units, wide), for weights that are not zero. `memory` is for 27 numbers
+   of each channel. */
+static void weights_from_points(const float *g, const float *weight, int64_t units, int64_t channels,
+                                const float *sums, int64_t wide, float *memory, float *out)
+{
+    float *half = memory + 9 * channels;
+    for (int64_t u = 0; u < units; u++, sums += wide) {
+        for (int k = 0; k < 18; k++)
+            blend(half + k * channels, sums + k % 6 * units * wide, 6 * units * wide, g + k / 6, 3,
+                    6, channels);
+        for (int k = 0; k < 9; k++)
+            blend(memory + k * channels, half + k / 3 * 6 * channels, channels, g + k % 3, 3, 6,
+                    channels);
+        for (int64_t c = 0; c < channels; c++)
+            for (int k = 0; k < 9; k++, weight++, out++)
+                *out = *weight != 0 ? memory[k * channels + c] : 0;
     }
 }
