@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -37,6 +38,7 @@ from asterism import (
 from asterism.pruning.scores import SCORES
 from asterism.pruning.selection import Candidates, select
 from asterism.scaling.reweighting import Reweighting
+from asterism.scaling.stepping import blocks
 from asterism.weights.noise import BLOCK, standard_normal
 from asterism.weights.sharding import whole
 from support.explicit import make_model, omegas, train, wrap
@@ -53,6 +55,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "algorithm": ProximalReweighting,
         "lam": 0.05,
     },
+    "in blocks": {"lam": 0.02, "anneal": ChartrandYin()},
     "latent": {"penalty": HardThreshold(0.5, 0.7), "algorithm": Splicing},
     "groups": {"penalty": Group(ReweightedL1(0.3), by="channel"), "lam": 0.02},
     "groups by step": {
@@ -95,9 +98,10 @@ def second_half(model: nn.Module, optimizer: Reweighting) -> Result:
 
 
 def run(settings: str, prepare: Prepare) -> Result:
-    model, optimizer = start(settings, prepare)
-    first_half(model, optimizer)
-    return second_half(model, optimizer)
+    with patch.object(blocks, "LARGE", 1 if settings == "in blocks" else blocks.LARGE):
+        model, optimizer = start(settings, prepare)
+        first_half(model, optimizer)
+        return second_half(model, optimizer)
 
 
 # ---------------------------------------------------------------------- checkpoints

@@ -28,6 +28,7 @@ from asterism.scaling.penalties import Penalty
 from asterism.scaling.reweighting import Lam, Reweighting, check_choice, check_lam, pulls
 from asterism.scaling.schedules import Anneal, ConstantTau, InTurn, Layers
 from asterism.scaling.stepping import inner_optimizer as inner
+from asterism.scaling.stepping.blocks import reweight_in_blocks
 from asterism.scaling.stepping.kept import Kept
 from asterism.scaling.stepping.parts import Regularise
 from asterism.scaling.stepping.shrinking import Shrinking, shrink_block
@@ -148,8 +149,10 @@ def reweight(
     layer: Layer, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str
 ) -> None:
     """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
-    theta, q = layer.param.detach(), layer.q
     layer.anneal(anneal)
+    if type(initialiser) is Greedy and reweight_in_blocks(layer, normalise):
+        return
+    theta, q = layer.param.detach(), layer.q
     omega = _next_omega(layer, theta)
     if normalise:
         omega.mul_(initialiser.factor(theta, q, omega))

@@ -162,6 +162,11 @@ class Layer:
         self.scaled = any_shard(not plain, omega)
         self._mark_dead(low == 0)
 
+    def mark_scaled(self) -> None:
+        """Once omega was written to: all of it positive."""
+        self.scaled = True
+        self._mark_dead(False)
+
     def renew_psi(self) -> None:
         """psi from theta, 1 at zero."""
         assert self.psi is not None

@@ -7,12 +7,27 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import lr_scheduler
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from asterism import AffineScaling, Focuss, Group, InputError, ReweightedL1, ReweightedL2
+from asterism import (
+    AffineScaling,
+    Concave,
+    Focuss,
+    GeometricTau,
+    Greedy,
+    Group,
+    HardThreshold,
+    InputError,
+    ReweightedL1,
+    ReweightedL2,
+)
+from asterism.scaling.affine_scaling import reweight
+from asterism.scaling.layer import Layer
 from asterism.scaling.stepping import blocks
-from asterism.scaling.stepping.blocks import Blocks
+from asterism.scaling.stepping.blocks import Blocks, reweight_in_blocks
 from asterism.scaling.stepping.inner_optimizer import ELEMENTWISE as KINDS
 from support.explicit import (
     ALL_ELEMENTWISE,
@@ -81,6 +96,94 @@ def test_blocks_take_the_step_of_the_whole_layer(
     for one, another in zip(model.parameters(), other.parameters(), strict=True):
         assert one.grad is not None
         assert another.grad is not None
+
+
+# ---------------------------------------------------------------------- re-weighting
+
+
+PENALTIES = [
+    ReweightedL1(0.3),
+    ReweightedL2(0.1, relative=False),
+    Focuss(),
+    Concave(lambda z: torch.log(z + 0.5)),
+]
+
+
+def reweighted(large: int, penalty: Any, dtype: torch.dtype, normalise: bool) -> list[Layer]:
+    """Layers in two orders of memory, re-weighted twice."""
+    blocks.LARGE = large
+    layers = []
+    for order in (torch.contiguous_format, torch.channels_last):
+        weight = torch.randn(3, 5, 2, 7, generator=torch.Generator().manual_seed(0))
+        weight = weight.to(dtype).contiguous(memory_format=order)
+        layer = Layer("w", nn.Parameter(weight), penalty, 0.9, torch.ones_like(weight))
+        for _ in range(2):
+            reweight(layer, Greedy(), GeometricTau(), normalise, "")
+        layers.append(layer)
+    return layers
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float", "double"])
+@pytest.mark.parametrize("penalty", PENALTIES, ids=lambda penalty: type(penalty).__name__)
+@torch.no_grad()
+def test_a_reweighting_in_blocks_is_that_of_the_layer(
+    penalty: Any, dtype: torch.dtype, normalise: bool, taken: list[str]
+) -> None:
+    found, expected = (reweighted(n, penalty, dtype, normalise) for n in (1, 1000))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.param, other.param)
+        torch.testing.assert_close(one.omega, other.omega)
+        assert one.tau == other.tau
+        assert one.scaled is True is other.scaled
+        assert not one.pruned
+
+
+class Storages(TorchDispatchMode):
+    """The sizes of the memory that torch uses inside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+        self.bytes |= {each.untyped_storage().nbytes() for each in tensors}
+        return result
+
+
+@torch.no_grad()
+def test_a_reweighting_in_blocks_makes_no_tensor_of_the_layers_size() -> None:
+    size = 2**21
+    weight, omega = torch.randn(size + 8)[:size], torch.ones(size + 8)[:size]
+    layer = Layer("w", nn.Parameter(weight), ReweightedL1(), 1.0, omega)
+    with Storages() as used:
+        assert reweight_in_blocks(layer, normalise=True)
+    others = used.bytes - {4 * (size + 8)}
+    assert max(others) <= 4 * blocks.SIZE * min(torch.get_num_threads(), blocks.MOST_THREADS)
+
+
+@pytest.mark.parametrize("what", ["small", "zeros", "pruned", "group", "overflow"])
+@torch.no_grad()
+def test_a_reweighting_that_blocks_do_not_take_changes_nothing(
+    what: str, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(torch.float32)
+    penalty = HardThreshold(0.5) if what == "zeros" else ReweightedL1()
+    optimizer = wrap(model, penalty=Group(penalty) if what == "group" else penalty)
+    if what == "pruned":
+        optimizer.prune(density=0.5)
+    if what == "small":
+        monkeypatch.setattr(blocks, "LARGE", 1000)
+    if what == "overflow":
+        model.fc1.weight[0, 0] = 1e30
+    before = copy.deepcopy(model)
+    assert not reweight_in_blocks(optimizer._layers[0], normalise=what != "overflow")
+    assert_equal(model, before)
+
+
+# ---------------------------------------------------------------------- what is left alone
 
 
 def test_gradients_stay_those_of_theta(taken: list[str]) -> None:

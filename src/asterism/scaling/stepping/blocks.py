@@ -24,7 +24,7 @@ from asterism.scaling.stepping.parts import (
     takes_any_part,
 )
 from asterism.scaling.stepping.q_space import is_in_q_space
-from asterism.weights.sharding import local
+from asterism.weights.sharding import any_shard, extremes, local, sum_over_shards
 
 SIZE = 2**18  # weights in a block for each thread: fewer, and Python takes longer than the step
 MOST_THREADS = 4  # that add to a block's size, as they share a cache
@@ -102,6 +102,56 @@ def _count(state: dict[str, Any], counted: Mapping[str, Any]) -> None:
             state[key] = value
         elif not value.ndim:
             state[key].copy_(value)
+
+
+# ---------------------------------------------------------------------- a re-weighting
+
+
+def reweight_in_blocks(layer: Layer, normalise: bool) -> bool:
+    """The greedy re-weighting of a large layer: q stays, and theta ← q ⊙ omega.
+
+    All blocks are looked at first, and changed then: no tensor of the layer's size is made. False,
+    and nothing is changed, where the layer is another one, or its new omega not plainly a scale.
+
+    normalise  whether the layer's norm stays as it is
+    """
+    fits = not layer.pruned and _lies_as(layer.param, layer)
+    if layer.omega.numel() < LARGE or layer.groups is not None or any_shard(not fits, layer.omega):
+        return False
+    squares = torch.zeros(2, dtype=torch.float64)
+    bounds = []
+    for theta, _, q, omega in _next_blocks(layer):
+        moved = q * omega
+        squares += torch.stack([torch.linalg.vector_norm(each) for each in (theta, moved)]) ** 2
+        bounds.append((*extremes(omega), *extremes(moved)))
+    before, after = sum_over_shards(squares, layer.omega).sqrt().tolist()
+    factor = before / after if normalise and after > 0 else 1.0
+    numbers = torch.finfo(layer.omega.dtype)
+    if any_shard(not all(_is_scale(numbers, factor, *each) for each in bounds), layer.omega):
+        return False
+    for theta, scale, q, omega in _next_blocks(layer):
+        torch.mul(omega, factor, out=scale)
+        torch.mul(q, scale, out=theta)
+    layer.mark_scaled()
+    return True
+
+
+def _is_scale(
+    numbers: torch.finfo, factor: float, low: float, high: float, least: float, most: float
+) -> bool:
+    """Whether omega, from low to high, is positive, and theta, from least to most, is finite."""
+    return low * factor > numbers.tiny and all(
+        abs(each) * factor < numbers.max / 2 for each in (high, least, most)
+    )
+
+
+def _next_blocks(layer: Layer) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """theta and omega of each block as they are, then q and the next omega."""
+    thetas, omegas = in_memory(local(layer.param.detach())), in_memory(local(layer.omega))
+    for here in _places(len(thetas)):
+        theta, omega = thetas[here], omegas[here]
+        q = theta / omega if layer.scaled else theta
+        yield theta, omega, q, layer.penalty.omega(theta.abs(), layer.scale, previous=omega)
 
 
 # ---------------------------------------------------------------------- what can be divided
