@@ -297,6 +297,8 @@ class _Chain(Function):
             other = other.contiguous()
         made = list(_forward(chain, images, value))
         last, out = made[-1], made[-1].made
+        assert last.made is not None
+        assert out is not None
         if last.normal is not None:
             out = chain.kernels.memory.empty(last.made.shape)
             sizes = chain.norm_sizes(last.made, images)
@@ -366,9 +368,11 @@ def _backward(
         first = here is made[0]
         to_scale = to_shift = inverted = to_weight = to_bias = None
         if here.normal is not None:
+            assert sums is not None
             inverted, to_scale, to_shift = here.normal.backward(sums, kernels)
         to_value = kernels.memory.empty(here.value.shape) if wanted or not first else None
         if here.call is not None:
+            assert weight is not None
             weight = weight.contiguous()
             to_weight = torch.zeros_like(weight)
             if unit.bias is not None:
@@ -377,18 +381,20 @@ def _backward(
             by = None if here.read_as is None else here.read_as.by
             before = None if inverted is None else here.made
             given = (weight, here.value, by, gradient, before, inverted)
-            ends = (None, to_weight, to_value, sums)
+            across = around if first else None  # the shortcut's gradient joins that of the input
             sizes = [*here.call.sizes, 0, 0, 1]
-            if first and around is not None:
-                ends = (added, to_weight, to_value, sums)
-                sizes[-3:] = [added.shape[1], around.before, around.step]
+            if across is not None:
+                sizes[-3:] = [added.shape[1], across.before, across.step]
+            ends = (None if across is None else added, to_weight, to_value, sums)
             kernels.run(f"{here.call.name}_backward", sizes, *given, *ends)
         elif to_value is not None:
             sizes = chain.norm_sizes(here.value, images)
             kernels.run("norm_invert", sizes, here.value, gradient, inverted, to_value)
         to_params[:0] = [to_weight, to_bias, to_scale, to_shift]
+        if first or to_value is None:
+            break
         gradient = to_value
-    return to_params, gradient
+    return to_params, to_value
 
 
 def _to_bias(here: _Made, gradient: Tensor, to_shift: Tensor | None) -> Tensor:
