@@ -85,7 +85,7 @@ class Plan(NamedTuple):
         blocks = {step.layer.place for step in self.steps if step.whole}
         seconds = sum(choice.seconds for choice in self.choices.values())
         whole = sum(self.choices[place].seconds for place in blocks & self.choices.keys())
-        if whole > MOSTLY_IMAGES * seconds or not seconds:
+        if seconds <= 0 or whole > MOSTLY_IMAGES * seconds:
             return BLOCK
         return int(min(BLOCK, 1 + WORTH // seconds))
 
