@@ -39,20 +39,20 @@ def search(model: nn.Module, folder, fit=None, higher_is_better=True, generators
     return asterism.sparsify(model, whole, **settings)
 
 
+def interrupted(fit):
+    calls = iter([False, True])
+
+    def second_call_fails(model, optimizer, epochs):
+        fit(model, optimizer, epochs)
+        if next(calls):
+            raise KeyboardInterrupt
+
+    return second_call_fails
+
+
 def test_interrupted_at_each_trial_it_ends_in_the_same_bits(dense, tmp_path):
     undisturbed = copy.deepcopy(dense)
     search(undisturbed, tmp_path / "undisturbed")
-
-    def interrupted(fit):
-        calls = iter([False, True])
-
-        def second_call_fails(model, optimizer, epochs):
-            fit(model, optimizer, epochs)
-            if next(calls):
-                raise KeyboardInterrupt
-
-        return second_call_fails
-
     for attempt in range(50):
         model = copy.deepcopy(dense)
         # Whatever state the model is in: the folder holds the weights that the search began with.
@@ -176,17 +176,6 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_any_training(place, 
 
 def test_a_search_begun_by_an_earlier_version_is_continued(dense, tmp_path):
     """Its config has another order, and its state calls the strength of the re-weighting a pull."""
-
-    def interrupted(fit):
-        calls = iter([False, True])
-
-        def second_call_fails(model, optimizer, epochs):
-            fit(model, optimizer, epochs)
-            if next(calls):
-                raise KeyboardInterrupt
-
-        return second_call_fails
-
     ends = []
     for name in ("now", "then"):
         folder, model = tmp_path / name, copy.deepcopy(dense)
@@ -259,14 +248,14 @@ def test_killed_while_it_is_extended_it_continues(dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path / "two", max_epochs=6)
     search(copy.deepcopy(dense), tmp_path / "one", max_epochs=12, resume=True)
 
-    def interrupted(fit):
+    def at_once(fit):
         def raises(model, optimizer, epochs):
             raise KeyboardInterrupt
 
         return raises
 
     with pytest.raises(KeyboardInterrupt):
-        search(copy.deepcopy(dense), tmp_path / "two", interrupted, max_epochs=12, resume=True)
+        search(copy.deepcopy(dense), tmp_path / "two", at_once, max_epochs=12, resume=True)
     assert not (tmp_path / "two" / "result.json").exists()
     search(copy.deepcopy(dense), tmp_path / "two", max_epochs=12, resume=True)
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two")]
