@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import asterism.kernels.library as library
 import asterism.scaling.layer
 from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.methods import Dense
@@ -37,6 +38,20 @@ asterism.scaling.layer.WORTH_LISTING = 1
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
     torch.manual_seed(0)
+
+
+KINDS = ["none", *library.LEVELS]
+
+
+@pytest.fixture(params=KINDS)
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each kind of kernels that this machine has, and none."""
+    found = library.load()
+    if KINDS.index(request.param) > (0 if found is None else found.asterism_level() + 1):
+        pytest.skip(f"no {request.param} here")
+    monkeypatch.setenv("ASTERISM_KERNELS", request.param)
+    monkeypatch.setattr("asterism.runtime.net._said", True)
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -101,9 +101,6 @@ NOT_CAPTURED = {"cut", "equal", "greater", "keep"}
 AROUND = {"PACK", "TO_COLUMNS", "FROM_COLUMNS"}
 
 
-LEVELS = ["none", *library.LEVELS]
-
-
 def named(weights: list[np.ndarray]) -> dict[str, np.ndarray]:
     return {str(place): weight for place, weight in enumerate(weights)}
 
@@ -159,16 +156,9 @@ def test_torch_traces_its_own_form_back_to_the_same_layer(case: Case) -> None:
     assert (found.nodes, found.outputs) == (case.graph.nodes, case.graph.outputs)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("case", CASES)
-def test_numpy_torch_and_the_kernels_agree(
-    case: Case, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = library.load()
-    if LEVELS.index(level) > (0 if found is None else found.asterism_level() + 1):
-        pytest.skip(f"no {level} here")
-    monkeypatch.setenv("ASTERISM_KERNELS", level)
-    monkeypatch.setattr("asterism.runtime.net._said", True)
+def test_numpy_torch_and_the_kernels_agree(case: Case) -> None:
     net, module = Net(case.graph, named(case.weights)), rebuild(case.graph, case.weights)
     for size in (0, 1, 5, 40):
         x = case.batch(size)

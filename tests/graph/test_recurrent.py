@@ -16,7 +16,6 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._pytree import tree_leaves
 
 import asterism
-import asterism.kernels.library as library
 import asterism.runtime.cost as cost
 from asterism.errors import FormatError, InputError
 from asterism.graph.capture import capture
@@ -27,7 +26,6 @@ from asterism.graph.rebuild import rebuild
 from asterism.graph.shapes import infer
 from asterism.runtime import Net, reference
 
-LEVELS = ["none", *library.LEVELS]
 KINDS = (nn.LSTM, nn.GRU)
 
 
@@ -155,17 +153,12 @@ def test_a_network_may_be_given_its_state(kind: type[nn.RNNBase], options: dict[
     assert_agrees(model, sequences(5), *states)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("kernel", ["sparse", "dense"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_agree_with_torch_at_every_size(
-    kind: type[nn.RNNBase], kernel: str, level: str, monkeypatch: pytest.MonkeyPatch
+    kind: type[nn.RNNBase], kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = library.load()
-    if LEVELS.index(level) > (0 if found is None else found.asterism_level() + 1):
-        pytest.skip(f"no {level} here")
-    monkeypatch.setenv("ASTERISM_KERNELS", level)
-    monkeypatch.setattr("asterism.runtime.net._said", True)
     chosen = cost.recurrent
     choose = lambda *given: chosen(*given)._replace(kernel=kernel)  # noqa: E731
     monkeypatch.setattr(cost, "recurrent", choose)

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import numpy
+import pytest
 
 import asterism
 from support.paths import ROOT
@@ -30,7 +31,7 @@ from asterism.kernels import library
 
 assert asterism.__version__ == sys.argv[1]
 assert "site-packages" in asterism.__file__
-assert library.load() is not None, "the kernels were not built"
+assert (library.load() is not None) == (sys.argv[3] == "ON"), "the kernels were not built"
 code = ("export/c/functions/layers.c", "export/web/functions.js", "export/web/page.html")
 for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js", *code):
     assert files("asterism").joinpath(name).is_file(), name
@@ -44,6 +45,7 @@ except asterism.InputError as error:
 else:
     raise AssertionError("torch is here")
 """
+SOURCES = (".py", ".c", ".h", ".html", ".css", ".js")
 NETWORK = ROOT / "experiments" / "file" / "lenet5-record@1239-0.asterism"
 
 
@@ -72,10 +74,12 @@ def lend_numpy(python: Path) -> None:
         (there / each.name).symlink_to(each)
 
 
-def test_sdist_and_wheel_install_into_an_empty_environment(tmp_path):
+@pytest.mark.parametrize("kernels", ["OFF", pytest.param("ON", marks=pytest.mark.slow)])
+def test_sdist_and_wheel_install_into_an_empty_environment(kernels, tmp_path):
     """The wheel is built from the sdist, so that this fails where the sdist lacks a file.
 
-    Compiled without optimising, in a tenth of the time: the tests run on a library that is.
+    As where there is no compiler, and as where there is one. Compiled without optimising, in a
+    tenth of the time: the tests run on a library that is.
     """
 
     def run(*command: str | Path) -> str:
@@ -83,20 +87,23 @@ def test_sdist_and_wheel_install_into_an_empty_environment(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    fast = "-Ccmake.define.CMAKE_C_FLAGS_RELEASE=-O0"
-    run(sys.executable, "-m", "build", fast, "--outdir", tmp_path / "dist", ROOT)
+    how = ("-Ccmake.define.CMAKE_C_FLAGS_RELEASE=-O0", f"-Ccmake.define.ASTERISM_KERNELS={kernels}")
+    run(sys.executable, "-m", "build", *how, "--outdir", tmp_path / "dist", ROOT)
     (sdist,) = (tmp_path / "dist").glob("*.tar.gz")
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with tarfile.open(sdist) as archive:
         names = archive.getnames()
     assert not [name for name in names if "/runs/" in name or "/.venv/" in name]
+    sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in SOURCES]
+    packed = {name.partition("/")[2] for name in names}
+    assert {str(path.relative_to(ROOT)) for path in sources} <= packed
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     lend_numpy(python)  # which is all that the runtime needs
     pip = (sys.executable, "-m", "pip", "--python", python)
     run(*pip, "install", "-q", "--no-index", wheel)  # which asks for nothing more
     run(*pip, "check")
-    run(python, "-c", ALONE, PROJECT["version"], NETWORK)
+    run(python, "-c", ALONE, PROJECT["version"], NETWORK, kernels)
     assert "runs saved networks with numpy" in run(python, "-m", "asterism.cli", "--help")
     assert run(python.parent / "asterism", "--version").split() == ["asterism", PROJECT["version"]]
     done = subprocess.run([python.parent / "asterism", "inspect", NETWORK], capture_output=True)

@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-import asterism.kernels.library as library
 from asterism.graph.capture import capture
 from asterism.graph.network import Graph, Node, decode, encode
 from asterism.runtime import Net
 from support.networks import answer, arrays_of, net_of
-
-LEVELS = ["none", *library.LEVELS]
 
 
 class Expression(nn.Module):
@@ -72,16 +69,6 @@ def check(model: nn.Module, shape: tuple[int, ...], net: Net) -> None:
         assert found.shape == truth.shape
         near = 1e-5 * max(1, np.abs(truth).max(initial=0))
         np.testing.assert_allclose(found, truth, rtol=1e-4, atol=near)
-
-
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    found = library.load()
-    if LEVELS.index(request.param) > (0 if found is None else found.asterism_level() + 1):
-        pytest.skip(f"no {request.param} here")
-    monkeypatch.setenv("ASTERISM_KERNELS", request.param)
-    monkeypatch.setattr("asterism.runtime.net._said", True)
-    return str(request.param)
 
 
 @cache

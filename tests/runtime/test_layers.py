@@ -17,18 +17,7 @@ from support.properties import examples
 
 DENSITIES = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])
 BATCHES = st.sampled_from([0, 1, 3, 4, 7, 33])
-LEVELS = ["none", "portable", "avx2", "avx512"]
-
-
-@pytest.fixture(params=LEVELS, autouse=True)
-def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    found = library.load()
-    best = -1 if found is None else found.asterism_level()
-    if LEVELS.index(request.param) - 1 > best:
-        pytest.skip(f"no {request.param} here")
-    monkeypatch.setenv("ASTERISM_KERNELS", request.param)
-    monkeypatch.setattr("asterism.runtime.net._said", True)
-    return request.param
+pytestmark = pytest.mark.usefixtures("level")
 
 
 def prune(weight: Tensor, density: float) -> Tensor:

@@ -39,20 +39,20 @@ def search(model: nn.Module, folder, fit=None, higher_is_better=True, generators
     return asterism.sparsify(model, whole, **settings)
 
 
+def interrupted(fit):
+    calls = iter([False, True])
+
+    def second_call_fails(model, optimizer, epochs):
+        fit(model, optimizer, epochs)
+        if next(calls):
+            raise KeyboardInterrupt
+
+    return second_call_fails
+
+
 def test_interrupted_at_each_trial_it_ends_in_the_same_bits(dense, tmp_path):
     undisturbed = copy.deepcopy(dense)
     search(undisturbed, tmp_path / "undisturbed")
-
-    def interrupted(fit):
-        calls = iter([False, True])
-
-        def second_call_fails(model, optimizer, epochs):
-            fit(model, optimizer, epochs)
-            if next(calls):
-                raise KeyboardInterrupt
-
-        return second_call_fails
-
     for attempt in range(50):
         model = copy.deepcopy(dense)
         # Whatever state the model is in: the folder holds the weights that the search began with.
@@ -176,17 +176,6 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_any_training(place, 
 
 def test_a_search_begun_by_an_earlier_version_is_continued(dense, tmp_path):
     """Its config has another order, and its state calls the strength of the re-weighting a pull."""
-
-    def interrupted(fit):
-        calls = iter([False, True])
-
-        def second_call_fails(model, optimizer, epochs):
-            fit(model, optimizer, epochs)
-            if next(calls):
-                raise KeyboardInterrupt
-
-        return second_call_fails
-
     ends = []
     for name in ("now", "then"):
         folder, model = tmp_path / name, copy.deepcopy(dense)
@@ -230,6 +219,20 @@ def test_a_search_whose_budget_is_spent_continues_with_a_larger_one(dense, tmp_p
     assert (tmp_path / "result.json").read_bytes() == finished
 
 
+def test_a_budget_too_small_for_one_more_trial_is_said_in_a_line(dense, tmp_path, caplog):
+    first = search(copy.deepcopy(dense), tmp_path, max_epochs=9, epochs_per_cut=4)
+    assert (first.stop_reason, first.history[-1].epochs) == ("the budget is spent", 9)
+    finished = (tmp_path / "result.json").read_bytes()
+    with caplog.at_level("INFO", "asterism"):
+        search(copy.deepcopy(dense), tmp_path, max_epochs=10, epochs_per_cut=4, resume=True)
+    assert [record.message for record in caplog.records] == [
+        "• no trial is left: 9 epochs are spent, and one more trial takes max_epochs of 11"
+    ]
+    assert (tmp_path / "result.json").read_bytes() == finished
+    again = search(copy.deepcopy(dense), tmp_path, max_epochs=11, epochs_per_cut=4, resume=True)
+    assert again.history[-1].epochs == 11
+
+
 @pytest.mark.parametrize("changed", [{"max_epochs": 4}, {"max_epochs": 12, "max_drop": 3.0}])
 def test_a_smaller_budget_or_any_other_change_is_refused_untouched(changed, dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path, max_epochs=6)
@@ -245,14 +248,14 @@ def test_killed_while_it_is_extended_it_continues(dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path / "two", max_epochs=6)
     search(copy.deepcopy(dense), tmp_path / "one", max_epochs=12, resume=True)
 
-    def interrupted(fit):
+    def at_once(fit):
         def raises(model, optimizer, epochs):
             raise KeyboardInterrupt
 
         return raises
 
     with pytest.raises(KeyboardInterrupt):
-        search(copy.deepcopy(dense), tmp_path / "two", interrupted, max_epochs=12, resume=True)
+        search(copy.deepcopy(dense), tmp_path / "two", at_once, max_epochs=12, resume=True)
     assert not (tmp_path / "two" / "result.json").exists()
     search(copy.deepcopy(dense), tmp_path / "two", max_epochs=12, resume=True)
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two")]

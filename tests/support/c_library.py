@@ -14,8 +14,8 @@ import numpy as np
 
 from asterism.runtime import Net
 from support.compiled_c import COMPILER
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/libasterism"
 FILES = sorted(SOURCES.glob("*.c"))
 FLAGS = ("-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")

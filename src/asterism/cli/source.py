@@ -10,7 +10,9 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from asterism.cli.onnx_options import read_fixed, read_shapes
 from asterism.errors import InputError
@@ -30,6 +32,21 @@ WEIGHTS, RECIPE, COMMAND, CONFIG = "model.safetensors", "recipe.json", "command.
 
 NETWORKS = "asterism.experiments.networks"
 BATCH = 1000
+
+NetworkFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="An .asterism file with its graph, an .onnx file, or the folder of a run.",
+    ),
+]
+CheckpointModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:FUNCTION",
+        help="For a plain checkpoint: the function that returns the model.",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, is_text, print_data
-from asterism.cli.source import find_source
+from asterism.cli.source import CheckpointModel, NetworkFile, find_source
 from asterism.cli.voice import say
 from asterism.errors import InputError
 
@@ -20,25 +19,13 @@ if TYPE_CHECKING:
 
 
 def bench(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="An .asterism file with its graph, an .onnx file, or the folder of a run.",
-        ),
-    ],
+    file: NetworkFile,
     batch: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1,64,1024",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of every engine.")] = 1,
     seconds: Annotated[
         float, typer.Option(min=0.1, help="About how long to time each batch size.")
     ] = 3.0,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py:FUNCTION",
-            help="For a plain checkpoint: the function that returns the model.",
-        ),
-    ] = None,
+    model: CheckpointModel = None,
     data: Annotated[
         str | None,
         typer.Option(

@@ -11,7 +11,7 @@ import typer
 
 from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, is_text, print_data
-from asterism.cli.source import Source, find_source
+from asterism.cli.source import CheckpointModel, NetworkFile, Source, find_source
 from asterism.cli.voice import say
 from asterism.errors import InputError
 
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="An .asterism file with its graph, an .onnx file, or the folder of a run.",
-        ),
-    ],
+    file: NetworkFile,
     data: Annotated[
         str | None,
         typer.Option(
@@ -36,13 +30,7 @@ def evaluate(
             " its metric are used. Or mnist or digits. Not needed for the folder of a run.",
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py:FUNCTION",
-            help="For a plain checkpoint: the function that returns the model.",
-        ),
-    ] = None,
+    model: CheckpointModel = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     shape: Shape = None,
     fix: Fix = None,

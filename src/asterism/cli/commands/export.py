@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asterism.cli.output import Csv, Json, is_text, print_data
-from asterism.cli.source import Source, find_source
+from asterism.cli.source import CheckpointModel, Source, find_source
 
 if TYPE_CHECKING:
     from asterism.export.code import Written
@@ -38,13 +38,7 @@ def export(
             metavar="OUT", help="The file to write: its ending is .onnx, .c, .h, .html or .mjs."
         ),
     ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py:FUNCTION",
-            help="For a plain checkpoint: the function that returns the model.",
-        ),
-    ] = None,
+    model: CheckpointModel = None,
     data: Annotated[
         str | None,
         typer.Option(

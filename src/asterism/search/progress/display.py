@@ -50,11 +50,14 @@ class Progress:
 
     def end(self, record: TrialRecord) -> None:
         """A trial has ended."""
-        line = self.status.end(record)
-        logger.info(line)
-        if not (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):  # or it is shown
-            self.say(line)
+        self.tell(self.status.end(record))
         self.draw()
+
+    def tell(self, line: str) -> None:
+        """Shows a line and logs it, or does so by the log alone where that is shown."""
+        logger.info(line)
+        if not (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):
+            self.say(line)
 
     def draw(self) -> None:
         """Shows the status."""
@@ -70,6 +73,9 @@ class Nothing(Progress):
         pass
 
     def end(self, record: TrialRecord) -> None:
+        pass
+
+    def tell(self, line: str) -> None:
         pass
 
 
