@@ -219,20 +219,6 @@ def test_a_search_whose_budget_is_spent_continues_with_a_larger_one(dense, tmp_p
     assert (tmp_path / "result.json").read_bytes() == finished
 
 
-def test_a_budget_too_small_for_one_more_trial_is_said_in_a_line(dense, tmp_path, caplog):
-    first = search(copy.deepcopy(dense), tmp_path, max_epochs=9, epochs_per_cut=4)
-    assert (first.stop_reason, first.history[-1].epochs) == ("the budget is spent", 9)
-    finished = (tmp_path / "result.json").read_bytes()
-    with caplog.at_level("INFO", "asterism"):
-        search(copy.deepcopy(dense), tmp_path, max_epochs=10, epochs_per_cut=4, resume=True)
-    assert [record.message for record in caplog.records] == [
-        "• no trial is left: 9 epochs are spent, and one more trial takes max_epochs of 11"
-    ]
-    assert (tmp_path / "result.json").read_bytes() == finished
-    again = search(copy.deepcopy(dense), tmp_path, max_epochs=11, epochs_per_cut=4, resume=True)
-    assert again.history[-1].epochs == 11
-
-
 @pytest.mark.parametrize("changed", [{"max_epochs": 4}, {"max_epochs": 12, "max_drop": 3.0}])
 def test_a_smaller_budget_or_any_other_change_is_refused_untouched(changed, dense, tmp_path):
     search(copy.deepcopy(dense), tmp_path, max_epochs=6)

@@ -41,11 +41,6 @@ def test_an_epoch_budget_is_never_exceeded_and_hardly_left(total, wanted):
         assert 1 <= epochs <= wanted
         spent += epochs
     assert total - max(1, wanted // 2) < spent <= total
-    needed = int(budget.needed(spent, seconds=1.0, wanted=wanted).removeprefix("max_epochs of "))
-    trials = [
-        SearchBudget(max_epochs=each).next_trial(spent, 1.0, wanted) for each in (needed, total)
-    ]
-    assert trials[0] > trials[1] == 0
 
 
 def test_minutes_are_turned_into_epochs_once_these_are_timed():
@@ -53,6 +48,4 @@ def test_minutes_are_turned_into_epochs_once_these_are_timed():
     assert budget.trial(epochs=1, seconds=1.0) == 6
     assert budget.next_trial(epochs=54, seconds=54.0, wanted=6) == 6
     assert budget.next_trial(epochs=58, seconds=58.0, wanted=6) == 0
-    assert budget.needed(epochs=58, seconds=58.0, wanted=6) == "max_minutes of 1.02"
-    assert SearchBudget(max_minutes=1.02).next_trial(epochs=58, seconds=58.0, wanted=6) == 3
     assert SearchBudget(max_epochs=20, max_minutes=1.0).trial(epochs=1, seconds=1.0) == 2

@@ -85,11 +85,6 @@ SPENT = "the budget is spent"
 """Why a search ended that a larger budget may continue."""
 
 
-def _shortest(wanted: int) -> int:
-    """The epochs with which a last trial is still worth it."""
-    return max(1, wanted // 2)
-
-
 @dataclass(frozen=True)
 class SearchBudget:
     """What a search may spend: epochs, minutes or both; 60 epochs if neither is given.
@@ -148,21 +143,4 @@ class SearchBudget:
             if epochs:
                 left = min(left, (60 * self.max_minutes - seconds) * epochs / seconds)
         allowed = min(wanted, math.floor(left))
-        return allowed if allowed >= _shortest(wanted) else 0
-
-    def needed(self, epochs: int, seconds: float, wanted: int) -> str:
-        """The least budget with one more trial, where this one has none left.
-
-        epochs, seconds  spent so far
-        wanted           epochs of a trial
-
-        >>> SearchBudget(max_epochs=12).needed(epochs=11, seconds=90.0, wanted=4)
-        'max_epochs of 13'
-        """
-        most_epochs, most_minutes = self._limits()
-        total = epochs + _shortest(wanted)
-        minutes = math.ceil(100 * seconds * total / max(epochs, 1) / 60) / 100
-        found = [f"max_epochs of {total}"] if total > most_epochs else []
-        if minutes > most_minutes:
-            found.append(f"max_minutes of {minutes:g}")
-        return " and ".join(found)
+        return allowed if allowed >= max(1, wanted // 2) else 0

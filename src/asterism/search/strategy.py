@@ -71,25 +71,21 @@ class Search:
     def run(self) -> None:
         if not self.state.restore():
             self._measure_dense()
-        elif SPENT in self.position.stop_reason:
-            self._continue()
+        elif self._may_continue():
+            self.position.stop_reason = ""
+            self.state.folder.reopen()
         while not self.position.stop_reason:
             self.state.follow_first_rank()
             self.position.stop_reason = self._advance()
             self.state.save()
         self.state.finish()
 
-    def _continue(self) -> None:
-        """Of a search that ended for want of budget: the next trial, or what is still wanting."""
+    def _may_continue(self) -> bool:
+        """Whether the search ended for want of budget, and now there is more."""
         position = self.position
-        spent = position.epochs, position.seconds, position.epochs_per_cut or 1
-        if self.budget.next_trial(*spent):
-            position.stop_reason = ""
-            self.state.folder.reopen()
-            return
-        self.state.progress.tell(
-            f"• no trial is left: {position.epochs} epochs are spent,"
-            f" and one more trial takes {self.budget.needed(*spent)}"
+        wanted = position.epochs_per_cut or 1
+        return SPENT in position.stop_reason and bool(
+            self.budget.next_trial(position.epochs, position.seconds, wanted)
         )
 
     # ------------------------------------------------------------------ trials

@@ -50,14 +50,11 @@ class Progress:
 
     def end(self, record: TrialRecord) -> None:
         """A trial has ended."""
-        self.tell(self.status.end(record))
-        self.draw()
-
-    def tell(self, line: str) -> None:
-        """Shows a line and logs it, or does so by the log alone where that is shown."""
+        line = self.status.end(record)
         logger.info(line)
-        if not (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):
+        if not (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):  # or it is shown
             self.say(line)
+        self.draw()
 
     def draw(self) -> None:
         """Shows the status."""
@@ -73,9 +70,6 @@ class Nothing(Progress):
         pass
 
     def end(self, record: TrialRecord) -> None:
-        pass
-
-    def tell(self, line: str) -> None:
         pass
 
 
