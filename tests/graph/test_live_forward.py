@@ -17,7 +17,9 @@ from asterism import AffineScaling, Masked, ReweightedL1, supervised
 from asterism.errors import InputError
 from asterism.experiments.networks import lenet5, lenet300
 from asterism.experiments.networks.resnets import resnet8, resnet20
-from asterism.graph.live.layers import Geometry, Kernels, convolve, from_blocks, to_blocks
+from asterism.graph.live.blocks import Kernels, from_blocks, to_blocks
+from asterism.graph.live.chain import convolve
+from asterism.graph.live.convolution import Geometry
 from asterism.graph.live_forward import live_forward, live_if_worth
 from support.properties import examples
 

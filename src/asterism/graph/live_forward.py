@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import asterism.kernels.library as library
 from asterism.errors import InputError
 from asterism.graph.capture import capture
-from asterism.graph.live.layers import Kernels, from_blocks, to_blocks
+from asterism.graph.live.blocks import Kernels, from_blocks, to_blocks
 from asterism.graph.live.plain import NotLiveError as NotLiveError
 from asterism.graph.live.plan import Plan
 from asterism.graph.network import Graph

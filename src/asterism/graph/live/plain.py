@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asterism.errors import InputError
-from asterism.graph.live.layers import LANES
+from asterism.graph.live.blocks import LANES
 from asterism.graph.network import Node
 
 Run = Callable[..., Tensor]  # of the number of images, and the values

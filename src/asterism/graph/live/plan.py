@@ -16,8 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from asterism.graph.live.layers import Around, Chain, Geometry, Kernels, Unit, convolve, halve
+from asterism.graph.live.blocks import Kernels
+from asterism.graph.live.chain import Around, Chain, Unit, convolve
+from asterism.graph.live.convolution import Geometry
 from asterism.graph.live.plain import PLAIN, NotLiveError, Run
+from asterism.graph.live.pooling import halve
 from asterism.graph.network import Graph, Node
 from asterism.graph.operations.pooling import halves
 from asterism.graph.shapes import infer
