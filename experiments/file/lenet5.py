@@ -82,9 +82,10 @@ def quantise(
     forward = live_forward(network, data.train.images[:1])
     sgd = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9, nesterov=True)
     optimizer = Codebooks(sgd, network, bits)
-    rate, steps = warmup_cosine(lr), epochs * -(-len(data.train.labels) // BATCH)
+    images = len(data.train.labels)
+    rate, steps = warmup_cosine(lr), epochs * -(-images // BATCH)
     for epoch in range(epochs):
-        for batch in batches(data.train, seed + 5000, epoch, BATCH, Shift(1)):
+        for batch in batches(data.train, images, seed + 5000, epoch, BATCH, Shift(1)):
             optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
             optimizer.zero_grad()
             F.cross_entropy(forward(batch.images), batch.labels).backward()
