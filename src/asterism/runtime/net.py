@@ -31,9 +31,12 @@ SIZES = 8  # other sizes of the inputs that are kept compiled
 
 
 class Net:
-    """A graph with its weights; `tensors` in the state dict's order, as the graph counts them.
+    """A network ready to run; safe to call from several threads.
 
-    Safe to call from several threads; `threads` of its own share a batch.
+    graph     its layers
+    tensors   its weights by name, in the state dict's order, as the graph counts them
+    threads   of its own, which share a batch
+    max_work  multiply-adds that one example may take, as for `load`
 
     >>> from asterism.graph.network import Node
     >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))

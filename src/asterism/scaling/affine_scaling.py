@@ -56,6 +56,8 @@ class AffineScaling(Reweighting):
         optimizer.prune(density=0.1)
         train(model, optimizer)
 
+    optimizer    the inner one, of torch's or your own, which takes the steps in q
+    model        whose parameters it trains; they hold theta
     penalty      one for all layers, or a mapping from patterns to penalties; Group(penalty, by)
                  for weights that live and die together
     initialiser  where q starts after a re-weighting: Greedy(), Noise(sigma), Exact()
