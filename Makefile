@@ -46,8 +46,8 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/graph/test_live_forward.py \
 	  tests/graph/test_operations.py tests/graph/test_recurrent.py tests/runtime/test_images.py \
 	  tests/runtime/test_expressions.py tests/runtime/test_layers.py tests/runtime/test_net.py \
-	  tests/file/test_compiled.py tests/scaling/stepping/test_pruned_layers.py \
-	  tests/scaling/stepping/test_shrinking.py tests/scaling/stepping/test_small_layers.py \
+	  tests/file/test_compiled.py tests/scaling/stepping/test_bundles.py \
+	  tests/scaling/stepping/test_shrinking.py tests/scaling/stepping/test_compiled.py \
 	  tests/scaling/stepping/test_zeroing.py tests/pruning/test_selection.py \
 	  tests/file/test_damage.py tests/file/test_roundtrip.py
 
