@@ -97,6 +97,12 @@ def test_a_room_says_what_it_is_for_and_lists_its_files(folder: Path) -> None:
         assert re.search(rf"\b{name}\b", text), f"{folder.name}/__init__.py does not list {name}"
 
 
+def test_the_room_of_kernels_lists_its_c_files() -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "kernels" / "__init__.py").read_text())) or ""
+    for path in [*(ROOT / "kernels").rglob("*.c"), *(ROOT / "kernels").rglob("*.h")]:
+        assert re.search(rf"\b{path.stem}\b", text), f"kernels/__init__.py does not list {path}"
+
+
 @pytest.mark.parametrize("module", ["penalties", "initialisers", "schedules"])
 def test_the_algebra_imports_nothing_of_ours_but_errors_and_names(module: str) -> None:
     assert imports(f"scaling.{module}") <= {"errors", "weights.names"}
