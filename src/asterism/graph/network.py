@@ -155,7 +155,7 @@ class Graph:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of the first input."""
+        """The shape of the first input."""
         return self.inputs[0].shape
 
     @property

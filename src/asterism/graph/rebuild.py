@@ -64,14 +64,14 @@ class Layers(nn.Module):
 
 
 class Rebuilt(Layers):
-    """Of a network with one input, as `compact` needs it: torch.fx follows no `*inputs`."""
+    """A network with one input, as `compact` needs it: torch.fx follows no `*inputs`."""
 
     def forward(self, x: Tensor) -> Any:
         return self.run(x)
 
 
 class RebuiltOfSeveral(Layers):
-    """Of a network with several inputs."""
+    """A network with several inputs."""
 
     def forward(self, *inputs: Tensor) -> Any:
         given = len(self.inputs)

@@ -151,13 +151,13 @@ class FusedLayer(NamedTuple):
 
     @property
     def weight(self) -> Array:
-        """Of a convolution or a fully connected layer."""
+        """The weight of a convolution or a fully connected layer."""
         assert self.weights[0] is not None
         return self.weights[0]
 
     @property
     def bias(self) -> Array:
-        """The same, zeros where it has none."""
+        """The bias of such a layer, zeros where it has none."""
         given = self.weights[1]
         return np.zeros(len(self.weight), np.float32) if given is None else given
 

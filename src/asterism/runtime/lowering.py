@@ -48,7 +48,7 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
 
 
 def memory(graph: Graph) -> list[int]:
-    """Of each value the one in whose memory it lies: itself, but for views."""
+    """For each value, the value in whose memory it lies: itself, unless it is a view."""
     roots = list(range(len(graph.inputs)))
     for node in graph.nodes:
         view = OPERATIONS[node.op].view

@@ -82,10 +82,11 @@ class Sized:
         return _Compiled(self._library, plans, self.ends.sizes(self.shapes), self.level)
 
     def program(self, many: bool) -> _Compiled:
-        """Of two threads that each have the first batch each may make one: either serves."""
+        """The program for single images, or for blocks of them, made at the first such batch."""
         assert self._few is not None
         if not many:
             return self._few
+        # Two threads that each have the first batch may each make one: either serves.
         made = self._many or self._compiled(*self._few.plans, self._plan(many=True))
         self._many = made
         return made

@@ -1,4 +1,4 @@
-"""What happens when: which layers re-weight at t, how tau anneals, how a value moves in a stage.
+"""Schedules: which layers re-weight at t, how tau anneals, how a value moves in a stage.
 
 Every schedule is stateless: a pure function of its arguments, with the formula in the docstring.
 """

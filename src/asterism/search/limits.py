@@ -116,7 +116,7 @@ class SearchBudget:
         return self.epochs_per_cut == other.epochs_per_cut and all(a >= b for a, b in pairs)
 
     def _limits(self) -> tuple[float, float]:
-        """In epochs and in minutes."""
+        """The budget in epochs and in minutes; infinite where it has no limit."""
         epochs = math.inf if self.max_minutes is not None else DEFAULT_EPOCHS
         minutes = math.inf if self.max_minutes is None else self.max_minutes
         return (epochs if self.max_epochs is None else self.max_epochs), minutes

@@ -68,7 +68,7 @@ class _Blocks(Function):
 
 
 def from_blocks(value: Tensor, images: int) -> Tensor:
-    """(images, …)"""
+    """Blocks of 16 images side by side as images one after the other, (images, …)."""
     return value.movedim(-1, 1).flatten(0, 1)[:images]
 
 
@@ -398,7 +398,7 @@ def _backward(
 
 
 def _to_bias(here: _Made, gradient: Tensor, to_shift: Tensor | None) -> Tensor:
-    """Of a convolution: what a batch norm subtracts again has no gradient."""
+    """The gradient of a convolution's bias; none where a batch norm subtracts the bias again."""
     if here.normal is None:
         return gradient.sum((0, 2, 3, 4))
     assert to_shift is not None
@@ -410,7 +410,7 @@ def _to_bias(here: _Made, gradient: Tensor, to_shift: Tensor | None) -> Tensor:
 
 
 def halve(value: Tensor, kernels: Kernels) -> Tensor:
-    """Of each 2×2 the largest; height and width are even."""
+    """Max-pooling of 2×2; height and width are even."""
     made: Tensor = _Halving.apply(value, kernels)  # type: ignore[no-untyped-call]
     return made
 

@@ -98,7 +98,7 @@ class Plan:
 
     @cached_property
     def names(self) -> dict[Tensor, str]:
-        """Of the parameters; of one that has several, the first."""
+        """The name of each parameter; of one that has several, the first."""
         return {param: name for name, param in self.model.named_parameters()}
 
     def _around(self, chain: _Chain) -> Around | None:
@@ -136,7 +136,7 @@ class Plan:
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of all values, for one example."""
+        """The shapes of all values, for one example."""
         weights = [tensor.detach().numpy() for tensor in self.model.state_dict().values()]
         return infer(self.graph, weights)
 
@@ -222,7 +222,7 @@ class _Chain:
 
 
 def _needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
-    """Those whose values are read."""
+    """The steps whose values are read."""
     read, kept = set(outputs), []
     for step in reversed(steps):
         if step.value in read:
