@@ -14,6 +14,7 @@ from pathlib import Path
 
 from asterism import __version__
 from asterism.errors import missing
+from asterism.export.dense_engines import Timing
 from asterism.report.drawing.course import draw_course, draw_search
 from asterism.report.drawing.diagram import draw_diagram
 from asterism.report.drawing.histogram import draw_histogram
@@ -72,7 +73,7 @@ class NetworkView:
     table: str
     size: Size
     layers: list[LayerView]
-    bench: list[Record]
+    bench: list[Timing]
     config: str
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from asterism.experiments.results import History
+from asterism.export.dense_engines import Timing
 from asterism.report.published import PublishedPoint
 from asterism.search.pareto import TrialRecord
 from asterism.storage.provenance import Provenance
@@ -69,7 +70,7 @@ class Network:
     history: History = field(default_factory=list)
     config: Record = field(default_factory=dict)
     model: str | None = None
-    bench: list[Record] = field(default_factory=list)
+    bench: list[Timing] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
