@@ -83,6 +83,7 @@ def live_if_worth(model: nn.Module, masks: Masks, inputs: Sequence[Any]) -> Forw
 
     It pays with few weights left, and for networks of 3×3 convolutions with any number.
 
+    model   the network as it is trained
     masks   gives masks by parameter name, true where a weight is alive
     inputs  of a batch, on which both ways must agree: a network with dropout does not
     """

@@ -18,6 +18,7 @@ from asterism.graph.stages import Array, FusedLayer, Mask, Shape
 def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> list[FusedLayer]:
     """The layers in order, without those that nothing reads.
 
+    graph    the network
     shapes   of the inputs and of each node's result, as `infer` found them
     weights  as the graph counts them
     """

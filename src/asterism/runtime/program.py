@@ -30,6 +30,7 @@ def plan(
 ) -> Plan:
     """The steps of a network for single images, or for blocks of them.
 
+    layers  those of `lower`
     shapes  of all values, by their numbers
     ends    which of them are the network's inputs and results
     many    whether it is for blocks

@@ -150,7 +150,14 @@ class AffineScaling(Reweighting):
 def reweight(
     layer: Layer, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str
 ) -> None:
-    """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
+    """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`).
+
+    layer        which is re-weighted, in place
+    initialiser  where its q starts, and how its omega is normalised
+    anneal       how its tau moves
+    normalise    whether omega is normalised
+    key          from which the noise is drawn
+    """
     layer.anneal(anneal)
     if type(initialiser) is Greedy and reweight_in_blocks(layer, normalise):
         return
