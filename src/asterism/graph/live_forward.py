@@ -21,7 +21,7 @@ from asterism.errors import InputError
 from asterism.graph.capture import capture
 from asterism.graph.live.layers import Kernels, from_blocks, to_blocks
 from asterism.graph.live.plain import NotLiveError as NotLiveError
-from asterism.graph.live.plan import Plan
+from asterism.graph.live.plan import LivePlan
 from asterism.graph.network import Graph
 from asterism.weights.metrics import evaluating
 
@@ -53,7 +53,7 @@ def live_forward(model: nn.Module, example: Tensor, *, masks: Masks | None = Non
         raise NotLiveError("there are no compiled kernels here: train the model itself")
     graph = _capture(model, example)
     kernels = Kernels(loaded, library.choose_level(loaded))
-    plan = Plan(graph, model, kernels)
+    plan = LivePlan(graph, model, kernels)
     steps = plan.steps()
 
     def forward(images: Tensor) -> Tensor:

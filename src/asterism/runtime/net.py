@@ -24,7 +24,7 @@ from asterism.runtime.sized import FEW, Sized, without_kernel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asterism.runtime.steps import Plan
+    from asterism.runtime.steps import KernelPlan
 
 _F32 = np.dtype(np.float32)
 SIZES = 8  # other sizes of the inputs that are kept compiled
@@ -95,7 +95,7 @@ class Net:
         return self._own.level
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[KernelPlan, ...]:
         """For single images, and for blocks of them."""
         return self._own.program(many=True).plans
 

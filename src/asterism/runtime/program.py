@@ -22,12 +22,12 @@ from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
 from asterism.runtime.machine import machine
-from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
+from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
 def plan(
     layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, lanes: int
-) -> Plan:
+) -> KernelPlan:
     """The steps of a network for single images, or for blocks of them.
 
     layers  those of `lower`
@@ -45,7 +45,7 @@ def plan(
     finally:
         cost.MACHINE.reset(token)
     scratch = place(steps)
-    return Plan(steps, scratch, program.choices, tabulate(steps))
+    return KernelPlan(steps, scratch, program.choices, tabulate(steps))
 
 
 class _Program(Convolutions, Recurrence):

@@ -68,7 +68,7 @@ class Planned(NamedTuple):
         return [self.source, self.out, *([self.other] if self.other else [])]
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """The steps, as the kernels read them too, and the floats of scratch that they need."""
 
     steps: list[Planned]

@@ -15,7 +15,7 @@ from asterism.search.pareto import TrialRecord
 from asterism.storage.provenance import Provenance
 from asterism.weights.wiring import Wiring
 
-Record = dict[str, Any]
+JsonObject = dict[str, Any]
 State = Mapping[str, Tensor]
 
 
@@ -68,7 +68,7 @@ class Network:
     wiring: Wiring
     before: State | None = None
     history: History = field(default_factory=list)
-    config: Record = field(default_factory=dict)
+    config: JsonObject = field(default_factory=dict)
     model: str | None = None
     bench: list[Timing] = field(default_factory=list)
 
