@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from asterism import InputError, ProximalReweighting, Routine
-from support.explicit import make_model, train
+from asterism import Routine
+from support.explicit import make_model
 
 ROUTINE = Routine(density=0.25, cut_at=4, reweight_every=2)
 NAMES = ("fc1.weight", "fc2.weight")
@@ -33,43 +32,6 @@ def nonzeros(model: nn.Module) -> int:
 def assert_same(model: nn.Module, other: nn.Module) -> None:
     for (name, found), expected in zip(model.named_parameters(), other.parameters(), strict=True):
         assert torch.equal(found, expected), name
-
-
-# ---------------------------------------------------------------------- the routine
-
-
-def test_lam_ends_with_the_cut() -> None:
-    model = make_model()
-    routine = Routine(
-        0.25, cut_at=3, reweight_every=2, algorithm=partial(ProximalReweighting, lam=0.1)
-    )
-    optimizer = routine.wrap(torch.optim.SGD(model.parameters(), lr=0.0), model)
-    for param in model.parameters():
-        param.grad = torch.zeros_like(param)
-    seen = []
-    for _ in range(5):
-        optimizer.param_groups[0]["lr"] = 0.1
-        optimizer.step()
-        seen.append(float(model.fc1.weight.detach().abs().sum()))
-    assert seen[0] > seen[1] > seen[2] > 0
-    assert seen[2] == seen[3] == seen[4]
-    assert nonzeros(model) == 18
-
-
-def test_the_routine_re_weights_then_cuts() -> None:
-    model = make_model()
-    optimizer = ROUTINE.wrap(torch.optim.AdamW(model.parameters(), lr=0.01), model)
-    seen = []
-    for step in range(7):
-        train(model, optimizer, range(step, step + 1))
-        seen.append((optimizer.iteration, nonzeros(model)))
-    assert seen == [(0, 72), (1, 72), (1, 72), (1, 18), (1, 18), (1, 18), (1, 18)]
-
-
-@pytest.mark.parametrize("bad", [{"cut_at": 0}, {"reweight_every": 0}])
-def test_a_routine_counts_from_one(bad: dict[str, int]) -> None:
-    with pytest.raises(InputError, match="count steps, from 1 on"):
-        Routine(**{"density": 0.1, "cut_at": 5, "reweight_every": 1, **bad})
 
 
 # ---------------------------------------------------------------------- Lightning

@@ -49,6 +49,20 @@ def test_an_import_up_the_order_would_be_seen(code: str) -> None:
     assert not is_allowed("scaling", "cli")
 
 
+@pytest.mark.parametrize(
+    "code", ["from asterism import sparsify", "import asterism\nasterism.sparsify(model, task)"]
+)
+def test_an_import_of_a_public_name_would_be_seen(code: str) -> None:
+    assert "search.sparsify" in modules_in(ast.parse(code))
+    assert not is_allowed("scaling", "search")
+
+
+@pytest.mark.parametrize("code", ["f'asterism.{room}.progress'", "from .cli import progress"])
+def test_an_import_that_hides_where_it_goes_is_refused(code: str) -> None:
+    with pytest.raises(AssertionError, match="hide"):
+        modules_in(ast.parse(code))
+
+
 def test_every_room_has_its_place_in_the_order() -> None:
     assert {room(module) for module in MODULES} == set(LEVEL)
     named_by_python = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
@@ -66,6 +80,14 @@ def test_no_module_imports_itself_through_others() -> None:
     assert [module for module in MODULES if module in reach(module)] == []
 
 
+@pytest.mark.parametrize("name", sorted(set(LEVEL) - {"errors"}))
+def test_a_room_has_neither_few_files_nor_many(name: str) -> None:
+    """Folders inside of a room have their own files."""
+    found = [path.name for path in (ROOT / name).iterdir() if path.is_file()]
+    own = [each for each in found if not each.startswith("__") and not each.endswith(".so")]
+    assert 4 <= len(own) <= 12, sorted(own)
+
+
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()} - {ROOT}))
 def test_a_room_says_what_it_is_for_and_lists_its_files(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
@@ -73,6 +95,12 @@ def test_a_room_says_what_it_is_for_and_lists_its_files(folder: Path) -> None:
     assert len(files) <= 12
     for name in files:
         assert re.search(rf"\b{name}\b", text), f"{folder.name}/__init__.py does not list {name}"
+
+
+def test_the_room_of_kernels_lists_its_c_files() -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "kernels" / "__init__.py").read_text())) or ""
+    for path in [*(ROOT / "kernels").rglob("*.c"), *(ROOT / "kernels").rglob("*.h")]:
+        assert re.search(rf"\b{path.stem}\b", text), f"kernels/__init__.py does not list {path}"
 
 
 @pytest.mark.parametrize("module", ["penalties", "initialisers", "schedules"])

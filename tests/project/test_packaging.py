@@ -55,6 +55,14 @@ def test_the_version_is_the_same_everywhere():
     assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [PROJECT["version"]]
 
 
+@pytest.mark.parametrize("name", ["Makefile", "pyproject.toml", "CONTRIBUTING.md"])
+def test_every_test_that_is_named_is_there(name):
+    """A file that was moved would otherwise be missed by a target that seldom runs."""
+    named = re.findall(r"tests/[\w/]+\.py", (ROOT / name).read_text())
+    assert named
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
 def test_every_extra_is_documented():
     page = (ROOT / "docs" / "install.md").read_text()
     for extra in PROJECT["optional-dependencies"]:

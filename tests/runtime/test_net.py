@@ -18,7 +18,7 @@ from asterism.file import write
 from asterism.graph.network import Graph, Node, decode, encode
 from asterism.runtime import Net, load
 from asterism.runtime.sized import Sized
-from asterism.runtime.steps import Plan
+from asterism.runtime.steps import KernelPlan
 from support.networks import NETWORKS, answer, arrays_of, graph_of, make, net_of
 
 TENSORS = {"weight": np.ones((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
@@ -45,7 +45,7 @@ def test_networks_answer_as_torch_does(name: str, density: float) -> None:
 def test_threads_and_callers_do_not_disturb_each_other(
     name: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Plan, "least", least)
+    monkeypatch.setattr(KernelPlan, "least", least)
     model, shape = make(name)
     one, two = net_of(model, shape), net_of(model, shape, threads=3)
     batches = [

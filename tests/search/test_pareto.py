@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from asterism.search.pareto import Point, TrialRecord, pareto
 from support.paths import ROOT
 
+SEARCHES = sorted((ROOT / "experiments" / "sparsify").glob("*.json"))
+
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1)
 
 
@@ -45,9 +47,9 @@ def test_a_record_survives_json(record):
     assert str(again) == str(record)
 
 
-@pytest.mark.parametrize("name", ["lenet5", "cnn", "mlp", "transformer"])
-def test_the_records_that_are_kept_can_be_read(name):
-    kept = json.loads((ROOT / "experiments" / "sparsify" / f"{name}.json").read_text())
+@pytest.mark.parametrize("path", SEARCHES, ids=lambda path: path.stem)
+def test_the_records_that_are_kept_can_be_read(path):
+    kept = json.loads(path.read_text())
     history = [TrialRecord.from_json(record) for record in kept["history"]]
     assert [record.to_json() for record in history] == kept["history"]
     assert history[0].trial == "dense"

@@ -33,7 +33,10 @@ MODULES = {
 
 
 def modules_in(tree: ast.AST) -> set[str]:
-    """All that looks like a module of ours: imports anywhere, and strings that name one."""
+    """All that looks like a module of ours: imports anywhere, and strings that name one.
+
+    A public name (`from asterism import sparsify`) counts as the module that it is in.
+    """
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -42,9 +45,13 @@ def modules_in(tree: ast.AST) -> set[str]:
             assert not node.level, "relative imports hide where a name comes from"
             # `from asterism.scaling import layer` and `from asterism.scaling.layer import Layer`.
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.add(f"{node.value.id}.{node.attr}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert node.value != "asterism.", "a computed name hides what is imported"
             found |= set(re.findall(r"^asterism[.\w]*\w", node.value))  # not inside of prose
-    return {name.removeprefix("asterism.") for name in found if name.startswith("asterism.")}
+    names = {name.removeprefix("asterism.") for name in found if name.startswith("asterism.")}
+    return {asterism._HOME.get(name, name) for name in names}
 
 
 @cache

@@ -28,14 +28,14 @@ def _in_words(params: list[Any]) -> list[Any]:
 
 
 class PlainCommand(TyperCommand):
-    """A command with such a help."""
+    """A command whose help tells in words what each option takes."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _in_words(super().get_params(ctx))
 
 
 class PlainGroup(TyperGroup):
-    """All of them."""
+    """The group of all commands, with the same help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _in_words(super().get_params(ctx))

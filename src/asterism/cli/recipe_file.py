@@ -134,7 +134,7 @@ def by_pattern(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def numbers_by_pattern(texts: Sequence[str], option: str) -> dict[str, float]:
-    """The same where each value is a number.
+    """PATTERN=NUMBER, as it is given on the command line.
 
     >>> numbers_by_pattern(["conv*=0.5"], "--density")
     {'conv*': 0.5}

@@ -110,7 +110,12 @@ def load_into(model: nn.Module, path: str | Path) -> None:
 
 
 def put_into(model: nn.Module, state: Mapping[str, Tensor], path: str | Path) -> None:
-    """The weights that were read from a file, every one of them and no others."""
+    """The weights that were read from a file, every one of them and no others.
+
+    model  gets them
+    state  the weights by name
+    path   the file, which an error names
+    """
     try:
         model.load_state_dict(dict(state))
     except RuntimeError as error:

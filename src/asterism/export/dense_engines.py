@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -167,9 +167,24 @@ def to_onnx(model: nn.Module, example: Batch, folder: Path) -> Path:
     return path
 
 
+class Timing(TypedDict):
+    """How fast an engine is at one batch size, as `asterism bench --json` prints it.
+
+    batch                   images at once
+    engine                  its name; the sparse network's is "asterism"
+    microseconds_per_image  the median
+    speed_up                how many times longer it takes than the sparse network
+    """
+
+    batch: int
+    engine: str
+    microseconds_per_image: float
+    speed_up: float
+
+
 def compare(
     net: Net, engines: Mapping[str, Engine], batches: Sequence[int], budget: float = 1.0
-) -> list[dict[str, Any]]:
+) -> list[Timing]:
     """Seconds per image of the net and each engine, in turn, and the median of their ratios.
 
     net      the sparse network
@@ -177,7 +192,7 @@ def compare(
     batches  the batch sizes to time
     budget   about the seconds to spend on each; a turn is a millisecond or a call
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Timing] = []
     runs: dict[str, Engine] = {"asterism": net, **engines}
     for batch in batches:
         x = net.example(batch)[0]
@@ -202,7 +217,7 @@ def compare(
     return rows
 
 
-def ahead(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def ahead(rows: Sequence[Timing]) -> list[str]:
     """Where another engine is faster than the net, of the rows of `compare`; the most first.
 
     >>> ahead([{"engine": "mnn", "batch": 16, "speed_up": 0.8, "microseconds_per_image": 3}])

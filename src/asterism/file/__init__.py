@@ -131,7 +131,10 @@ def encode(
     bits: Bits = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The bytes that `write` writes: tensors, graph, mode, bits and dtypes are as there."""
+    """The bytes that `write` writes.
+
+    tensors, graph, mode, bits, dtypes  as there
+    """
     if mode not in _KINDS:
         raise InputError(f"unknown mode {mode!r}: choose from {', '.join(_KINDS)}")
     known = dtypes or {}

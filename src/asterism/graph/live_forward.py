@@ -21,7 +21,7 @@ from asterism.errors import InputError
 from asterism.graph.capture import capture
 from asterism.graph.live.blocks import Kernels, from_blocks, to_blocks
 from asterism.graph.live.plain import NotLiveError as NotLiveError
-from asterism.graph.live.plan import Plan
+from asterism.graph.live.plan import LivePlan
 from asterism.graph.network import Graph
 from asterism.weights.metrics import evaluating
 
@@ -53,7 +53,7 @@ def live_forward(model: nn.Module, example: Tensor, *, masks: Masks | None = Non
         raise NotLiveError("there are no compiled kernels here: train the model itself")
     graph = _capture(model, example)
     kernels = Kernels(loaded, library.choose_level(loaded))
-    plan = Plan(graph, model, kernels)
+    plan = LivePlan(graph, model, kernels)
     steps = plan.steps()
 
     def forward(images: Tensor) -> Tensor:
@@ -83,6 +83,7 @@ def live_if_worth(model: nn.Module, masks: Masks, inputs: Sequence[Any]) -> Forw
 
     It pays with few weights left, and for networks of 3×3 convolutions with any number.
 
+    model   the network as it is trained
     masks   gives masks by parameter name, true where a weight is alive
     inputs  of a batch, on which both ways must agree: a network with dropout does not
     """

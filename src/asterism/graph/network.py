@@ -29,8 +29,10 @@ T = TypeVar("T")
 class Node:
     """One layer: what it does, to which values, with which weights and settings.
 
-    Settings that have their default may be left out, and are; so are weights at the end that are
-    None.
+    op        the name of the operation
+    inputs    the numbers of the values that it reads
+    weights   the numbers of its weights, None for a missing one; such are left out at the end
+    settings  by name, or a plain list; those that have their default are left out
 
     >>> Node("max_pool", (1,), settings={"kernel_h": 2, "kernel_w": 2})["stride_h"]
     0
@@ -125,7 +127,9 @@ class Input(NamedTuple):
 class Graph:
     """The inputs, the layers in the order they run, and the values that are the outputs.
 
-    For one input of floats its shape is enough; the output is the last value unless it is said.
+    inputs   each with its shape; for one input of floats the shape is enough
+    nodes    the layers; their results are numbered after the inputs
+    outputs  the numbers of the results; the last value if not given
 
     >>> net = Graph((784,), (Node("linear", (0,), (0, 1)), Node("relu", (1,))))
     >>> len(encode(net)), decode(encode(net)) == net
@@ -155,7 +159,7 @@ class Graph:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of the first input."""
+        """The shape of the first input."""
         return self.inputs[0].shape
 
     @property

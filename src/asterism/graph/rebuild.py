@@ -17,7 +17,7 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.shapes import infer
 
 
-class Layers(nn.Module):
+class RebuiltLayers(nn.Module):
     """Runs the layers of a graph one by one, as in evaluation.
 
     Convolutions, linear layers and batch norms are torch's own modules, so that `compact` knows
@@ -63,22 +63,22 @@ class Layers(nn.Module):
         return results if len(results) > 1 else results[0]
 
 
-class Rebuilt(Layers):
-    """Of a network with one input, as `compact` needs it: torch.fx follows no `*inputs`."""
+class Rebuilt(RebuiltLayers):
+    """A network with one input, as `compact` needs it: torch.fx follows no `*inputs`."""
 
     def forward(self, x: Tensor) -> Any:
         return self.run(x)
 
 
-class RebuiltOfSeveral(Layers):
-    """Of a network with several inputs."""
+class RebuiltOfSeveral(RebuiltLayers):
+    """A network with several inputs."""
 
     def forward(self, *inputs: Tensor) -> Any:
         given = len(self.inputs)
         return self.run(*(inputs[place] for place in range(given)))  # by number, for torch.fx
 
 
-def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> Layers:
+def rebuild(graph: Graph, weights: Sequence[npt.NDArray[Any]]) -> RebuiltLayers:
     """The module of a graph whose weights are in the graph's own order."""
     kind = Rebuilt if len(graph.inputs) == 1 else RebuiltOfSeveral
     return kind(graph, {str(place): array for place, array in enumerate(weights)})

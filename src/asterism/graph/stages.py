@@ -81,10 +81,13 @@ class Call(Protocol):
         *weights: Any,
         sizes: tuple[int, ...] | None = None,
     ) -> int:
-        """Adds `op` of values that have numbers already.
+        """Adds `op` of values that have numbers already; the number of its result.
 
-        weights  those of torch's arguments that are weights, or their numbers, or None
-        sizes    of the result, where that is not the call's
+        op        the name of the operation
+        inputs    the numbers of the values
+        settings  by name, or a plain list
+        weights   those of torch's arguments that are weights, or their numbers, or None
+        sizes     of the result, where that is not the call's
         """
 
     def mask(self, argument: Any, hides: bool = False) -> tuple[dict[str, int], tuple[Any, ...]]:
@@ -99,7 +102,13 @@ class Call(Protocol):
     def add_layer(
         self, op: str, inputs: tuple[int, ...], weights: Sequence[Any], settings: Settings = ()
     ) -> int:
-        """Adds `op` of values that have numbers already, with weights of torch's."""
+        """Adds `op` of values that have numbers already, with weights of torch's.
+
+        op        the name of the operation
+        inputs    the numbers of the values
+        weights   torch's own, or None
+        settings  by name, or a plain list
+        """
 
     def wants(self, item: int) -> bool:
         """Whether anything reads this one of several results."""
@@ -151,13 +160,13 @@ class FusedLayer(NamedTuple):
 
     @property
     def weight(self) -> Array:
-        """Of a convolution or a fully connected layer."""
+        """The weight of a convolution or a fully connected layer."""
         assert self.weights[0] is not None
         return self.weights[0]
 
     @property
     def bias(self) -> Array:
-        """The same, zeros where it has none."""
+        """The bias of such a layer, zeros where it has none."""
         given = self.weights[1]
         return np.zeros(len(self.weight), np.float32) if given is None else given
 
@@ -183,8 +192,12 @@ class Program(Protocol):
     def add(self, kernel: str, layer: FusedLayer, source: Buffer, out: Buffer, **rest: Any) -> None:
         """One step: a kernel over an input and a result.
 
-        rest  other (a second input), sizes, data (arrays), whole (takes a whole block of images),
-              activation, a and b: what the kernel reads of its step
+        kernel  its name in `KERNELS`
+        layer   whose step it is
+        source  the input
+        out     the result
+        rest    other (a second input), sizes, data (arrays), whole (takes a whole block of
+                images), activation, a and b: what the kernel reads of its step
         """
 
     def size(self, value: int) -> int:

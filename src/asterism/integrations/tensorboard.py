@@ -21,6 +21,7 @@ Record = Mapping[str, Any]
 class TensorBoard:
     """Writes each record it is called with, at the record's epoch.
 
+    folder   where the event files go
     weights  by name, to be drawn as histograms of what is not zero; they are read at each record
     """
 
@@ -44,6 +45,7 @@ class TensorBoard:
         self.writer.flush()
 
     def close(self) -> None:
+        """Ends the event file."""
         self.writer.close()
 
 

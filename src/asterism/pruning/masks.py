@@ -32,7 +32,7 @@ Tensors = Mapping[str, Tensor]
 Masks = dict[str, Callable[[], Tensor]]
 """Each is made when it is asked for, so that no two need be held at once."""
 Groups = Mapping[str, Partition]
-Layers = Mapping[str, Candidates]
+ByLayer = Mapping[str, Candidates]
 
 
 class TooFewError(InputError):
@@ -107,7 +107,7 @@ def _unwrapped(name: str) -> str:
     return re.sub(r"^((module|_orig_mod)\.)+", "", name)
 
 
-def _largest(layers: Layers, density: float, request: Request, groups: Groups) -> Masks:
+def _largest(layers: ByLayer, density: float, request: Request, groups: Groups) -> Masks:
     """Masks for a density of some layers together; none where `at_most` is met already."""
     score = request.score
     keep = count(density, sum(layer.theta.numel() for layer in layers.values()))
@@ -140,7 +140,7 @@ def _largest(layers: Layers, density: float, request: Request, groups: Groups) -
     return {name: cut.mask for name, cut in cuts.items()}
 
 
-def _best_groups(layers: Layers, keep: int, score: str, groups: Groups) -> Masks:
+def _best_groups(layers: ByLayer, keep: int, score: str, groups: Groups) -> Masks:
     """At most `keep` weights in whole groups; gathered, where they are sharded."""
     wholes = {name: _gathered(layer) for name, layer in layers.items()}
     units = {
@@ -168,12 +168,12 @@ def _best_groups(layers: Layers, keep: int, score: str, groups: Groups) -> Masks
     return {name: _placed(mask, layers[name]) for name, mask in masks.items()}
 
 
-def _select(layers: Layers, keep: int, score: str) -> dict[str, Cut]:
+def _select(layers: ByLayer, keep: int, score: str) -> dict[str, Cut]:
     return dict(zip(layers, select(list(layers.values()), keep, SCORES[score]), strict=True))
 
 
 def _protect(
-    layers: Layers, alive: Sequence[str], lost: Sequence[str], keep: int, score: str
+    layers: ByLayer, alive: Sequence[str], lost: Sequence[str], keep: int, score: str
 ) -> dict[str, Cut]:
     """One weight for each layer that is lost, and the rest for the others, until none is."""
     ones = {name: select([layers[name]], 1, magnitude)[0] for name in lost}
@@ -212,7 +212,7 @@ def _groups_above(
     return _placed(group_selection.spread(chosen, kept, groups), layer)
 
 
-def _n_of_each_m(layers: Layers, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
+def _n_of_each_m(layers: ByLayer, named: Mapping[str, str], input_dims: Mapping[str, int]) -> Masks:
     wanted = {name: n_to_m.parse(text) for name, text in named.items()}
     dims = {name: input_dims.get(name, 1) for name in wanted}
     unfit = [name for name in wanted if not wanted[name].fits(layers[name].theta, dims[name])]
@@ -234,7 +234,7 @@ def _n_of_each_m(layers: Layers, named: Mapping[str, str], input_dims: Mapping[s
     return {name: mask_of(name) for name in wanted}
 
 
-def _given(layers: Layers, name: str, given: Tensor) -> Callable[[], Tensor]:
+def _given(layers: ByLayer, name: str, given: Tensor) -> Callable[[], Tensor]:
     if name not in layers:
         raise InputError(f"no layer is called {name!r}; there are {', '.join(layers)}")
     layer = layers[name]

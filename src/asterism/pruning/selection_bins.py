@@ -93,6 +93,10 @@ def decide(bins: Bins, count: int, score: Score) -> tuple[Bins, Bins]:
 
     The count-th highest of the lower bounds is at most the count-th highest score, and that of
     the upper bounds is at least as high.
+
+    bins   all that may hold the cut
+    count  how many of their weights stay
+    score  by which they are compared
     """
     if count in (0, bins.weights):
         everything = torch.full((len(bins),), count > 0)
@@ -124,6 +128,10 @@ def take_highest(bins: Bins, count: int, score: Score) -> Bins:
     """The first `count` weights of final bins; of the last bin perhaps not all.
 
     Higher scores come first, then earlier layers, then larger weights, then earlier positions.
+
+    bins   each of one score
+    count  how many of their weights are taken
+    score  by which they are compared
     """
     # Sorted by the last of these first: a stable sort keeps the order of what is equal to it.
     ordered = bins[bins.ties_ahead.argsort(stable=True)]
@@ -166,6 +174,7 @@ def whole_layers(number: int) -> Bins:
 def split_by_magnitude(bins: Bins, filled: Tensor, table: Tensor) -> Bins:
     """The filled parts of bins with equally many free bits.
 
+    bins    those that were counted
     filled  the numbers of the parts that are not empty in all bins, from small to large
     table   of each bin and each of these parts: how many weights it holds, the sum of their free
             bits, and the sum of the squares of these

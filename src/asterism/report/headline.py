@@ -1,4 +1,4 @@
-"""What came of a run, in one line."""
+"""The headline of a run: weights, size and loss of its best network, in one line."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from asterism import __version__
 from asterism.errors import missing
+from asterism.export.dense_engines import Timing
 from asterism.report.drawing.course import draw_course, draw_search
 from asterism.report.drawing.diagram import draw_diagram
 from asterism.report.drawing.histogram import draw_histogram
@@ -21,7 +22,7 @@ from asterism.report.drawing.pictures import Picture, filter_picture, mask_pictu
 from asterism.report.drawing.trade_off import describe_outcome, draw_trade_off
 from asterism.report.headline import headline
 from asterism.report.layers import LayerSummary, Size, measure
-from asterism.report.reading.account import Account, Network, Record
+from asterism.report.reading.account import Account, JsonObject, Network
 from asterism.report.reading.folder import read_account
 from asterism.report.tables import layers_table, points_table, trials_table
 from asterism.weights.names import layer
@@ -72,7 +73,7 @@ class NetworkView:
     table: str
     size: Size
     layers: list[LayerView]
-    bench: list[Record]
+    bench: list[Timing]
     config: str
 
 
@@ -171,7 +172,7 @@ def _layer_names(networks: list[NetworkView]) -> list[str]:
     return list(dict.fromkeys(view.name for network in networks for view in network.layers))
 
 
-def _points_to_slide_over(account: Account) -> list[Record]:
+def _points_to_slide_over(account: Account) -> list[JsonObject]:
     """What the slider passes: the points but those that lost, from many weights to few."""
     shown = [
         {

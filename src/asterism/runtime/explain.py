@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from asterism.graph.stages import FusedLayer
 from asterism.kernels.library import LEVELS
-from asterism.runtime.steps import Plan
+from asterism.runtime.steps import KernelPlan
 
 
 def explain(
-    plan: Plan, layers: Sequence[FusedLayer], level: int, many: bool, times: Sequence[float] | None
+    plan: KernelPlan,
+    layers: Sequence[FusedLayer],
+    level: int,
+    many: bool,
+    times: Sequence[float] | None,
 ) -> str:
     """One line per layer: kind, kernel, density, the time predicted and, if known, measured."""
     lines = [f"kernels: {LEVELS[level]}; {'blocks of 32 images' if many else 'single images'}"]

@@ -18,6 +18,7 @@ from asterism.graph.stages import Array, FusedLayer, Mask, Shape
 def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> list[FusedLayer]:
     """The layers in order, without those that nothing reads.
 
+    graph    the network
     shapes   of the inputs and of each node's result, as `infer` found them
     weights  as the graph counts them
     """
@@ -48,7 +49,7 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
 
 
 def memory(graph: Graph) -> list[int]:
-    """Of each value the one in whose memory it lies: itself, but for views."""
+    """For each value, the value in whose memory it lies: itself, unless it is a view."""
     roots = list(range(len(graph.inputs)))
     for node in graph.nodes:
         view = OPERATIONS[node.op].view

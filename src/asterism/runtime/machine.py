@@ -62,7 +62,7 @@ def _path(level: int) -> Path:
 
 @cache
 def processor() -> str:
-    """Its name, as far as the system tells."""
+    """The name of this processor, as far as the system tells."""
     if sys.platform == "linux":
         try:
             # Its first lines: where there are a hundred processors the whole takes a while.

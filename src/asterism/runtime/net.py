@@ -24,16 +24,19 @@ from asterism.runtime.sized import FEW, Sized, without_kernel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asterism.runtime.steps import Plan
+    from asterism.runtime.steps import KernelPlan
 
 _F32 = np.dtype(np.float32)
 SIZES = 8  # other sizes of the inputs that are kept compiled
 
 
 class Net:
-    """A graph with its weights; `tensors` in the state dict's order, as the graph counts them.
+    """A network ready to run; safe to call from several threads.
 
-    Safe to call from several threads; `threads` of its own share a batch.
+    graph     its layers
+    tensors   its weights by name, in the state dict's order, as the graph counts them
+    threads   of its own, which share a batch
+    max_work  multiply-adds that one example may take, as for `load`
 
     >>> from asterism.graph.network import Node
     >>> layers = (Node("linear", (0,), (0,)), Node("relu", (1,)))
@@ -92,7 +95,7 @@ class Net:
         return self._own.level
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[KernelPlan, ...]:
         """For single images, and for blocks of them."""
         return self._own.program(many=True).plans
 

@@ -22,14 +22,15 @@ from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
 from asterism.runtime.machine import machine
-from asterism.runtime.steps import Buffer, Plan, Planned, place, tabulate
+from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
 def plan(
     layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, lanes: int
-) -> Plan:
+) -> KernelPlan:
     """The steps of a network for single images, or for blocks of them.
 
+    layers  those of `lower`
     shapes  of all values, by their numbers
     ends    which of them are the network's inputs and results
     many    whether it is for blocks
@@ -44,7 +45,7 @@ def plan(
     finally:
         cost.MACHINE.reset(token)
     scratch = place(steps)
-    return Plan(steps, scratch, program.choices, tabulate(steps))
+    return KernelPlan(steps, scratch, program.choices, tabulate(steps))
 
 
 class _Program(Convolutions, Recurrence):

@@ -23,7 +23,7 @@ from asterism.graph.work import Work
 from asterism.runtime.building import Ends
 from asterism.runtime.lowering import lower, memory
 from asterism.runtime.program import plan
-from asterism.runtime.steps import Plan
+from asterism.runtime.steps import KernelPlan
 
 FEW = 4  # images that run one by one, as in kernels/run.c
 _F32 = np.dtype(np.float32)
@@ -75,17 +75,18 @@ class Sized:
         """Whether kernels run it, and not numpy."""
         return self._few is not None
 
-    def _plan(self, many: bool) -> Plan:
+    def _plan(self, many: bool) -> KernelPlan:
         return plan(self.layers, self.shapes, self.ends, many, library.LANES[self.level])
 
-    def _compiled(self, *plans: Plan) -> _Compiled:
+    def _compiled(self, *plans: KernelPlan) -> _Compiled:
         return _Compiled(self._library, plans, self.ends.sizes(self.shapes), self.level)
 
     def program(self, many: bool) -> _Compiled:
-        """Of two threads that each have the first batch each may make one: either serves."""
+        """The program for single images, or for blocks of them, made at the first such batch."""
         assert self._few is not None
         if not many:
             return self._few
+        # Two threads that each have the first batch may each make one: either serves.
         made = self._many or self._compiled(*self._few.plans, self._plan(many=True))
         self._many = made
         return made
@@ -142,7 +143,7 @@ class _Compiled:
     """A program in C: of a plan for single images, and of one for blocks if there are two."""
 
     def __init__(
-        self, lib: ctypes.CDLL, plans: tuple[Plan, ...], sizes: tuple[int, int], level: int
+        self, lib: ctypes.CDLL, plans: tuple[KernelPlan, ...], sizes: tuple[int, int], level: int
     ) -> None:
         self.plans, self._free = plans, lib.asterism_free
         tables = [part for plan in plans for part in (plan.table, len(plan.steps))]

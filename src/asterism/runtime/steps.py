@@ -68,7 +68,7 @@ class Planned(NamedTuple):
         return [self.source, self.out, *([self.other] if self.other else [])]
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """The steps, as the kernels read them too, and the floats of scratch that they need."""
 
     steps: list[Planned]
@@ -113,15 +113,19 @@ def place(steps: list[Planned]) -> int:
 
     A value that leaves its group of image-wise steps is kept for every image of a block.
     """
+    # Image-wise steps in a row are one group: an image goes through all of them before the next
+    # one. A step for the whole block is a group of its own.
     group, groups = 0, []
     for i, step in enumerate(steps):
         if i and (step.whole or steps[i - 1].whole):
             group += 1
         groups.append(group)
+    # The steps that use each buffer.
     spans: dict[int, tuple[Buffer, list[int]]] = {}
     for i, step in enumerate(steps):
         for buffer in step.buffers:
             spans.setdefault(id(buffer), (buffer, []))[1].append(i)
+    # The buffers that are needed first get their places first.
     taken: list[tuple[int, int, int, int]] = []  # first step, last step, begin, end
     scratch = 0
     for buffer, used in sorted(spans.values(), key=lambda span: span[1][0]):
@@ -132,9 +136,11 @@ def place(steps: list[Planned]) -> int:
             buffer.stride = buffer.size
         first, last = min(used), max(used)
         if not inside:
+            # Other images are still in the group: the value is in use as long as any of them is.
             first, last = groups.index(groups[first]), _last(groups, groups[last])
         size = buffer.size if inside or buffer.columns else buffer.size * BLOCK
         size = -(-(size + SLACK) // 16) * 16
+        # The first gap that is large enough between what is in use at the same time.
         begin = 0
         for _, _, low, high in sorted(
             (span for span in taken if span[0] <= last and span[1] >= first), key=lambda s: s[2]

@@ -56,6 +56,8 @@ class AffineScaling(Reweighting):
         optimizer.prune(density=0.1)
         train(model, optimizer)
 
+    optimizer    the inner one, of torch's or your own, which takes the steps in q
+    model        whose parameters it trains; they hold theta
     penalty      one for all layers, or a mapping from patterns to penalties; Group(penalty, by)
                  for weights that live and die together
     initialiser  where q starts after a re-weighting: Greedy(), Noise(sigma), Exact()
@@ -148,7 +150,14 @@ class AffineScaling(Reweighting):
 def reweight(
     layer: Layer, initialiser: Initialiser, anneal: Anneal, normalise: bool, key: str
 ) -> None:
-    """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`)."""
+    """omega from the last solution, then q's start, then theta = q ⊙ omega (`eq:theta`).
+
+    layer        which is re-weighted, in place
+    initialiser  where its q starts, and how its omega is normalised
+    anneal       how its tau moves
+    normalise    whether omega is normalised
+    key          from which the noise is drawn
+    """
     layer.anneal(anneal)
     if type(initialiser) is Greedy and reweight_in_blocks(layer, normalise):
         return

@@ -64,12 +64,12 @@ class Group(Penalty):
 
     @property
     def order(self) -> int:  # type: ignore[override]
-        """That of the penalty."""
+        """The order of the penalty."""
         return self.penalty.order
 
     @property
     def relative(self) -> bool:  # type: ignore[override]
-        """That of the penalty."""
+        """Whether the penalty's constants are in units of the layer's RMS weight."""
         return self.penalty.relative
 
     @property

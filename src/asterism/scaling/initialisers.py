@@ -24,13 +24,24 @@ class Initialiser(ABC):
     """The contract. Pruned weights have omega = 0, and theta = q = 0 with it."""
 
     def factor(self, theta: Tensor, q: Tensor, omega: Tensor) -> Tensor:
-        """The factor on the new omega: here RMS(omega) = 1 over the live weights."""
+        """The factor on the new omega: here RMS(omega) = 1 over the live weights.
+
+        theta  the last solution
+        q      the q that belongs to it
+        omega  the new one, not normalised yet
+        """
         size = root_mean_square(omega, omega != 0)
         return torch.where(size > 0, 1 / size, 1.0)
 
     @abstractmethod
     def start(self, theta: Tensor, q: Tensor, omega: Tensor, noise: MakeNoise) -> Tensor:
-        """The starting q, from the last theta and q, the new omega, and standard normal noise."""
+        """The starting q.
+
+        theta  the last solution
+        q      the q that belongs to it
+        omega  the new one, normalised
+        noise  draws standard normal numbers, one for each weight
+        """
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,10 @@ class Greedy(Initialiser):
         """The layer's norm is unchanged: ‖q ⊙ omega‖ = ‖theta‖.
 
         Without it theta turns into about theta², and the signal dies on its way through.
+
+        theta  the last solution
+        q      the q that belongs to it, and stays
+        omega  the new one, not normalised yet
         """
         moved = torch.linalg.vector_norm(q * omega)
         factor = torch.linalg.vector_norm(theta) / moved

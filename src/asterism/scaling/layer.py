@@ -44,11 +44,24 @@ NUMBERS = ("scale", "tau", "scaled", "stale")
 class Layer:
     """The state of one parameter that is made sparse.
 
-    omega is the metric, 0 exactly where the weight is pruned. Those zeros, if there are any, are
-    kept twice: `dead` marks them, or where few weights are left, `live` lists the others in the
-    order of omega's memory, and `live_omega` their omega unless that is 1. `scaled` says whether
-    omega holds anything but zeros and ones, `stale` that the inner optimizer's state belongs to an
-    earlier q-space. `changes` counts how often omega's form or the penalty became another.
+    Zeros of omega, if there are any, are kept twice: in omega, and by `dead` or by `live`.
+
+    name        of the parameter
+    param       holds theta
+    penalty     its own, with the tau of now
+    scale       the RMS of the weights, the unit of the penalty's constants
+    omega       the metric, 0 exactly where the weight is pruned
+    latent      q itself, where it cannot be had from theta (splicing)
+    psi         the penalty's weights, where they are not the metric
+    previous    theta at the last re-weighting, where tau's schedule asks for it
+    scaled      whether omega holds anything but zeros and ones
+    stale       whether the inner optimizer's state belongs to an earlier q-space
+    dead        marks the pruned weights
+    live        where few weights are left, lists these in the order of omega's memory
+    live_omega  their omega, unless that is 1
+    groups      of weights that share one psi and one omega
+    input_dim   the dimension along which the weight reads its input
+    changes     how often omega's form or the penalty became another
     """
 
     name: str
@@ -56,15 +69,15 @@ class Layer:
     penalty: Penalty
     scale: float
     omega: Tensor
-    latent: Tensor | None = None  # q itself, where it cannot be had from theta (splicing)
-    psi: Tensor | None = None  # the penalty's weights, where they are not the metric
-    previous: Tensor | None = None  # theta at the last re-weighting, where tau's schedule asks
+    latent: Tensor | None = None
+    psi: Tensor | None = None
+    previous: Tensor | None = None
     scaled: bool = False
     stale: bool = False
     dead: Tensor | None = None
     live: Tensor | None = None
     live_omega: Tensor | None = None
-    groups: Partition | None = None  # of weights that share one psi and one omega
+    groups: Partition | None = None
     input_dim: int = 1
     changes: int = 0
 
@@ -293,7 +306,12 @@ class Layer:
 def make_layer(
     weight: Weight, param: nn.Parameter, penalty: Penalty | Mapping[str, Penalty]
 ) -> Layer:
-    """A layer at its start: q = theta, omega = 1."""
+    """A layer at its start: q = theta, omega = 1.
+
+    weight   the parameter's name and place in the model
+    param    the parameter
+    penalty  the layer's own, or a mapping from patterns to penalties
+    """
     name, groups = weight.name, None
     if isinstance(penalty, Mapping):
         penalty = lookup(penalty, name, "penalty")

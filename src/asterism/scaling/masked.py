@@ -29,6 +29,8 @@ class Masked(SparseOptimizer):
         optimizer = Masked(torch.optim.SGD(model.parameters(), lr=0.05), sparse_model)
         train(sparse_model, optimizer)      # any training loop: the zeros stay
 
+    optimizer         the inner one, of torch's or your own, which takes the steps
+    model             whose parameters it trains
     include, exclude  glob patterns over layers; see `asterism.weights.targets`
     freeze_zeros      zeros already in the model count as pruned; False to start from none
     """
@@ -56,6 +58,8 @@ class DropAndGrow(Masked):
                 optimizer.rewire(0.3)       # while the gradient of all weights is there
             optimizer.step()
 
+    optimizer         the inner one, of torch's or your own, which takes the steps
+    model             whose parameters it trains
     include, exclude  glob patterns over layers; see `asterism.weights.targets`
     freeze_zeros      zeros already in the model count as pruned; False to start from none
     """

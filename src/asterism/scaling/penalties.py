@@ -143,6 +143,11 @@ class Focuss(Penalty):
 
     At p = 0 both g become logarithms, the limit that p → 0 stands for.
 
+    p          the power of the norm
+    tau        keeps omega away from zero
+    classical  whether omega follows the second-order rule
+    relative   whether tau is in units of the layer's RMS weight
+
     >>> Focuss(p=0.5, tau=0.1, relative=False).omega(torch.tensor([0.0, 4.0]))
     tensor([0.1000, 8.1000])
     """
@@ -186,6 +191,10 @@ class HardThreshold(Penalty):
     With a = b and computed from theta, a pruned weight stays pruned; computed from q, as Dynamic
     Network Surgery does, it can return. psi = 1/omega does not exist at zero, so omega is defined
     directly.
+
+    a         weights of smaller magnitude are cut
+    b         those of at least this magnitude return; a if not given
+    relative  whether both are in units of the layer's RMS weight
 
     >>> HardThreshold(1.0, relative=False).omega(torch.tensor([0.5, 1.0, 2.0]))
     tensor([0., 1., 1.])

@@ -34,6 +34,8 @@ class ProximalReweighting(Reweighting):
         optimizer.prune(density=0.1)
         train(model, optimizer)
 
+    optimizer       the inner one, of torch's or your own, which takes the steps on f
+    model           whose parameters it trains
     penalty         one for all layers, or a mapping from patterns to penalties; Group(penalty, by)
                     for weights that live and die together
     lam             weight of the penalty; a number, or a function of the number of steps

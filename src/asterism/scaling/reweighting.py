@@ -61,13 +61,24 @@ def check_lam(lam: Lam) -> Lam:
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """An error where a word is none of those to choose from."""
+    """An error where a word is none of those to choose from.
+
+    name     of the argument
+    value    what was given for it
+    choices  the words there are
+    """
     if value not in choices:
         raise InputError(f"{name} is one of {', '.join(choices)}, got {value!r}")
 
 
 def pulls(optimizer: Optimizer, layers: Sequence[Layer], lam: Lam, step: int) -> list[float]:
-    """lr·lam of each layer, how far its proximal step goes; empty where lam is 0."""
+    """lr·lam of each layer, how far its proximal step goes; empty where lam is 0.
+
+    optimizer  the inner one, which has the learning rates
+    layers     whose steps they are
+    lam        the weight of the penalty
+    step       how many steps were taken before
+    """
     now = lam(step) if callable(lam) else lam
     if not now:
         return []

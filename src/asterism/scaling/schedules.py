@@ -1,4 +1,4 @@
-"""What happens when: which layers re-weight at t, how tau anneals, how a value moves in a stage.
+"""Schedules: which layers re-weight at t, how tau anneals, how a value moves in a stage.
 
 Every schedule is stateless: a pure function of its arguments, with the formula in the docstring.
 """
@@ -142,12 +142,22 @@ def stepwise(values: Sequence[float]) -> Schedule:
 
 
 def share(schedule: Schedule, part: int, parts: int) -> Schedule:
-    """The piece of a schedule that falls to one of several equal stages, counted from 0."""
+    """The piece of a schedule that falls to one of several equal stages.
+
+    schedule  of all stages together
+    part      the number of the stage, counted from 0
+    parts     how many stages there are
+    """
     return lambda progress: schedule((part + progress) / parts)
 
 
 def warmup_cosine(peak: float, warmup: float = 0.05, final: float = 0.0) -> Schedule:
-    """Linear from 0 to `peak` over the first `warmup`, then half a cosine down to `final`."""
+    """Linear from 0 to `peak` over the first `warmup`, then half a cosine down to `final`.
+
+    peak    the highest value
+    warmup  the share of the stage until it is reached
+    final   the value at the end
+    """
     if not 0 <= warmup < 1:
         raise InputError(f"warmup_cosine needs 0 ≤ warmup < 1, got {warmup}")
 

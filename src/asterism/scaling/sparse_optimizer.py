@@ -181,13 +181,14 @@ class SparseOptimizer(OptimizerWrapper):
         """Sets weights to zero, exactly and for good.
 
         density    the share of the weights made sparse that stays alive, to the weight; a mapping
-                   from patterns (or per_layer=True) gives each layer its own. Where the penalty
-                   is a Group whole groups go: as many weights stay as fit in the density
+                   from patterns gives each layer its own. Where the penalty is a Group whole
+                   groups go: as many weights stay as fit in the density
         threshold  weights of at most this magnitude go, or groups of at most this RMS; a number or
                    a mapping from patterns
         n_to_m     "2:4": of each 4 neighbours along the input the 2 largest weights stay; any N:M,
                    or a mapping from patterns of names
         masks      by parameter name, true where a weight stays
+        per_layer  whether each layer keeps that share of its own weights, not of all together
         score      "lamp" or "magnitude": what a global density compares
         at_most    the density is an upper limit: where no more weights are alive, nothing happens
         include    patterns of the layers that all this is about; the others stay as they are

@@ -29,8 +29,10 @@ class Splicing(Reweighting):
         optimizer.flatten()             # the surgery ends: from here on the zeros stay
         train(model, optimizer)
 
-    penalty  whose omega of |q| is what q is multiplied by; one, or a mapping from patterns
-    layers   which layers `reweight` renews; all of them by default
+    optimizer  the inner one, of torch's or your own, which takes the steps in q
+    model      whose parameters it trains; they hold theta
+    penalty    whose omega of |q| is what q is multiplied by; one, or a mapping from patterns
+    layers     which layers `reweight` renews; all of them by default
     include, exclude  glob patterns over layers; see `asterism.weights.targets`
     """
 

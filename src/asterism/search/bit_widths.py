@@ -30,9 +30,12 @@ Widths = dict[str, int]
 
 @dataclass(frozen=True)
 class Choice:
-    """The bits of each tensor, the network they make, and the metric without and with them.
+    """What was chosen.
 
-    A tensor without bits is stored as it is.
+    bits    of each tensor by name; one without bits is stored as it is
+    model   the network that they make
+    before  the metric without them
+    after   the metric with them
     """
 
     bits: Widths

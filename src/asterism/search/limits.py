@@ -37,7 +37,12 @@ class Goal:
         return dense - metric if self.higher_is_better else metric - dense
 
     def holds(self, dense: float, metric: float, share: float = 1.0) -> bool:
-        """Whether a metric is within the tolerance, or a share of it; NaN is not."""
+        """Whether a metric is within the tolerance; NaN is not.
+
+        dense   the metric of the dense network
+        metric  of the network in question
+        share   of the tolerance that it may use
+        """
         # 98.0 - 97.8 is more than 0.2 in floating point.
         slack = 1e-9 * max(1.0, abs(dense))
         return self.drop(dense, metric) <= share * self.max_drop + slack
@@ -116,7 +121,7 @@ class SearchBudget:
         return self.epochs_per_cut == other.epochs_per_cut and all(a >= b for a, b in pairs)
 
     def _limits(self) -> tuple[float, float]:
-        """In epochs and in minutes."""
+        """The budget in epochs and in minutes; infinite where it has no limit."""
         epochs = math.inf if self.max_minutes is not None else DEFAULT_EPOCHS
         minutes = math.inf if self.max_minutes is None else self.max_minutes
         return (epochs if self.max_epochs is None else self.max_epochs), minutes
@@ -133,7 +138,12 @@ class SearchBudget:
         return max(1, total // TRIALS)
 
     def next_trial(self, epochs: int, seconds: float, wanted: int) -> int:
-        """How many epochs the next trial may take: as wanted, a shorter last one, or 0."""
+        """How many epochs the next trial may take: as wanted, a shorter last one, or 0.
+
+        epochs   spent so far
+        seconds  spent so far
+        wanted   epochs of the trial, if there is no limit
+        """
         left = float(wanted)
         if self.max_minutes is None:
             left = (self.max_epochs or DEFAULT_EPOCHS) - epochs

@@ -60,7 +60,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Where to start: a density by name for `prune`, patterns for `exclude`, the share of all."""
+    """Where to start.
+
+    densities  by name, for `prune`
+    exclude    the layers that are worth more whole
+    density    the share of all weights that would stay
+    why        in a few words
+    """
 
     densities: dict[str, float]
     exclude: tuple[str, ...]

@@ -28,20 +28,36 @@ Watch = Callable[[TrialRecord], Any]
 
 @dataclass
 class Position:
-    """Where a search stands between two trials; all of it is saved, beside the points."""
+    """Where a search stands between two trials; all of it is saved, beside the points.
 
-    base: Packed  # the weights from which the next trial starts
-    density: float = 0.0  # of the base, or what is left of it by a cut that needs no retraining
-    cut: bool = False  # whether the base is the outcome of a cut
-    ratio: float = 1.0  # of the next cut
-    patience: int = 0  # how often the epochs of a cut were doubled
-    strength: float = 0.0  # of the next re-weighting; 0 once there are to be no more
-    optimizer: int = 0  # which of the default ones
-    steps: float = 0.0  # per epoch; 0 until the first trial has counted them
+    base            the weights from which the next trial starts
+    density         of the base, or what is left of it by a cut that needs no retraining
+    cut             whether the base is the outcome of a cut
+    ratio           of the next cut
+    patience        how often the epochs of a cut were doubled
+    strength        of the next re-weighting; 0 once there are to be no more
+    optimizer       which of the default ones
+    steps           per epoch; 0 until the first trial has counted them
+    epochs          spent so far
+    epochs_per_cut  of the next cut
+    seconds         spent on training so far
+    failed          cuts that have failed: to how many weights, in how many epochs, from how many
+    stop_reason     why the search has ended
+    history         a record of each trial
+    """
+
+    base: Packed
+    density: float = 0.0
+    cut: bool = False
+    ratio: float = 1.0
+    patience: int = 0
+    strength: float = 0.0
+    optimizer: int = 0
+    steps: float = 0.0
     epochs: int = 0
     epochs_per_cut: int = 0
     seconds: float = 0.0
-    failed: list[tuple[int, int, int]] = field(default_factory=list)  # weights, epochs, of how many
+    failed: list[tuple[int, int, int]] = field(default_factory=list)
     stop_reason: str = ""
     history: list[TrialRecord] = field(default_factory=list)
 
@@ -118,7 +134,12 @@ class SearchState:
         return packed
 
     def record(self, trial: str, metric: float, note: str = "") -> None:
-        """Adds a line to the history, about the model as it is."""
+        """Adds a line to the history, about the model as it is.
+
+        trial   what was done
+        metric  of the model; NaN where the trial failed
+        note    what was special
+        """
         nonzeros = self.trainer.nonzeros()
         record = TrialRecord(
             trial=trial,

@@ -33,18 +33,18 @@ class Provenance:
     commit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As part of a run's files."""
+        """Plain JSON, for a run's files."""
         return asdict(self)
 
 
 def provenance() -> Provenance:
-    """That of what is being made now."""
+    """The provenance of a run that is made now."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return Provenance(now, versions(), commit(Path.cwd()))
 
 
 def versions() -> dict[str, str]:
-    """Of what decides the numbers."""
+    """The versions of what decides the numbers."""
     return {
         "asterism": __version__,
         "torch": torch.__version__,

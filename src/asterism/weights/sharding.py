@@ -108,7 +108,7 @@ def any_shard(found: bool, like: Tensor) -> bool:
 
 
 def any_shards(found: Sequence[bool], likes: Sequence[Tensor]) -> list[bool]:
-    """The same for several tensors."""
+    """`any_shard` for several tensors."""
     return [number > 0 for number in sum_each([int(each) for each in found], likes)]
 
 

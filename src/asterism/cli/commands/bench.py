@@ -15,6 +15,7 @@ from asterism.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from asterism.export.dense_engines import Timing
     from asterism.runtime import Net
 
 
@@ -89,7 +90,7 @@ def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:
     return [net.example(size)[0] for size in sizes if size]
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Timing) -> str:
     ratio = row["speed_up"]
     if row["engine"] == "asterism":
         verdict = ""

@@ -34,7 +34,7 @@ SUM_BITS = 22  # of the factors of a sum: two products of 8 bits with them fit i
 
 
 @dataclass
-class Layer:
+class Int8Layer:
     """One layer in numpy, on whole numbers: what the C file's function computes.
 
     out      the value that it makes
@@ -54,7 +54,7 @@ class EightBits(Recorder):
         self, graph: Graph, shapes: Sequence[Shape], scales: dict[int, float], least_ram: bool
     ) -> None:
         super().__init__(graph, shapes)
-        self.graph, self.scales, self.layers = graph, scales, list[Layer]()
+        self.graph, self.scales, self.layers = graph, scales, list[Int8Layer]()
         self.least_ram, self.streams = least_ram, False
         self.given, self.placed = list[Buffer](), list[Buffer]()
         if least_ram:
@@ -132,7 +132,7 @@ class EightBits(Recorder):
             sums = _halved(products(x)) if layer.pool else products(x)
             return narrow(np.maximum(sums, 0) if layer.relu else sums, factor, shift)
 
-        self.layers.append(Layer(made, layer.inputs[:1], compute))
+        self.layers.append(Int8Layer(made, layer.inputs[:1], compute))
         self.values[made] = self.values[layer.out]
 
     def _overlap(self, step: Step) -> None:
@@ -163,7 +163,7 @@ class EightBits(Recorder):
             sums = x * factors[0] + y * factors[1]
             return narrow(np.maximum(sums, 0) if layer.relu else sums, 1, shift)
 
-        self.layers.append(Layer(layer.out, values, compute))
+        self.layers.append(Int8Layer(layer.out, values, compute))
 
     def _average(self, layer: FusedLayer) -> None:
         """A mean, of dimensions or of windows."""
@@ -203,7 +203,7 @@ class EightBits(Recorder):
             found = sums(x)
             return narrow(found.reshape(len(x), -1, len(parts)), parts, shift).reshape(len(x), -1)
 
-        self.layers.append(Layer(layer.out, layer.inputs, compute))
+        self.layers.append(Int8Layer(layer.out, layer.inputs, compute))
 
     def _table(self, layer: FusedLayer) -> None:
         """A function of each number, by a table of all results."""
@@ -218,7 +218,7 @@ class EightBits(Recorder):
         tables = (Numbers(table.astype(np.float32)),)
         step = Step("look_up_8", (source,), out, sizes=(out.size,), tables=tables, in_place=True)
         self.steps.append(step)
-        self.layers.append(Layer(layer.out, layer.inputs, lambda x: table[x + MOST]))
+        self.layers.append(Int8Layer(layer.out, layer.inputs, lambda x: table[x + MOST]))
 
     def _moved(self, layer: FusedLayer) -> None:
         """A ReLU, a largest number, or numbers in another order: scales stay."""
@@ -238,7 +238,7 @@ class EightBits(Recorder):
             )
         moves = isinstance(OPERATIONS[layer.node.op], Moving)
         compute = reference if moves else self._reference(layer)
-        self.layers.append(Layer(layer.out, layer.inputs, compute))
+        self.layers.append(Int8Layer(layer.out, layer.inputs, compute))
 
     def _moving(self, layer: FusedLayer, filling: int) -> Callable[[Whole], Whole]:
         operation = OPERATIONS[layer.node.op]

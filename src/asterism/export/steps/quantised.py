@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from asterism.errors import InputError
-from asterism.export.steps.eight_bits import AVERAGED, WEIGHTED, EightBits, Layer
+from asterism.export.steps.eight_bits import AVERAGED, WEIGHTED, EightBits, Int8Layer
 from asterism.export.steps.memory import place
 from asterism.export.steps.scales import MOST, find_scales, moves
 from asterism.export.steps.step import Portable
@@ -30,7 +30,7 @@ class Quantised:
     """A network of 8 bits: its calls, and what they compute, in numpy."""
 
     network: Portable
-    layers: list[Layer]
+    layers: list[Int8Layer]
     result: int
 
     def __call__(self, x: Array) -> Array:

@@ -68,7 +68,7 @@ def _named(weights: Sequence[Array]) -> dict[str, Array]:
 
 
 def scale_of(numbers: Array) -> float:
-    """By which the largest of these is 127."""
+    """The scale by which the largest of these numbers is 127."""
     most = float(np.abs(numbers).max(initial=0))
     if not math.isfinite(most):
         raise InputError("the examples make numbers that are not finite: --int8 needs others")

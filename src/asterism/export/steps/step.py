@@ -110,7 +110,7 @@ class Portable:
 
     @property
     def bytes(self) -> int:
-        """Of the workspace, at least some."""
+        """The size of the workspace in bytes, at least 4."""
         return max(4, self.workspace * (4 if self.scales is None else 1))
 
     @property

@@ -20,12 +20,12 @@ class Coded(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The bytes of values and codes together."""
         return 4 * len(self.values) + len(self.codes)
 
 
 def coded(array: Array) -> Coded:
-    """The smallest form.
+    """Floats in the smaller of both forms.
 
     >>> coded(np.float32([1, 2, 1, 1])).codes, coded(np.float32([1, 2, 1, 1])).bits
     (b'\\x02', 1)

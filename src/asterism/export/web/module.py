@@ -38,7 +38,7 @@ export function run(...given) {{
 
 @cache
 def functions() -> dict[str, str]:
-    """Those of functions.js by name."""
+    """The functions of functions.js by name."""
     text = files("asterism.export.web").joinpath("functions.js").read_text(encoding="utf-8")
     return parts(text)
 

@@ -1,4 +1,4 @@
-"""What is slow in Python, in C: kernels/codec, by ctypes.
+"""The stream of the small mode in C: kernels/codec, by ctypes.
 
 The bits of a stream are those of `reference.py`, which serves where nothing is compiled.
 """

@@ -1,4 +1,4 @@
-"""What a network is described to, or told by: the small mode's items, coded one after another.
+"""The stream of the small mode: flags, numbers, texts, masks and indices, coded in turn.
 
 One description serves both directions: a stream that writes takes each item and returns it; one
 that reads ignores what it is given and returns the item. There are two kinds with the same bits, in
@@ -41,7 +41,7 @@ class Slot(IntEnum):
 
 
 class Flag(IntEnum):
-    """Kinds of yes and no."""
+    """Kinds of flags, each with its own statistics."""
 
     CONSTANT = 0
     DENSE = 1

@@ -1,4 +1,4 @@
-"""Small things through the coder: flags, numbers, words of text.
+"""Flags, numbers and words of text, coded bit by bit.
 
 Each kind of number has its own statistics, named by a slot, so that what a file repeats (ranks,
 kernel sizes, gaps of a codebook) soon costs next to nothing.

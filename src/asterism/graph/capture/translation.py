@@ -38,7 +38,7 @@ from asterism.graph.stages import Call
 
 
 def _hand_on(call: Call) -> int:
-    """Of a call that changes nothing, as dropout in evaluation: the number of what it was given."""
+    """The value that a call was given, where it changes nothing: dropout in evaluation."""
     if call.args.get("train") or call.args.get("dtype") not in (None, torch.float32):
         raise UnsupportedError
     return call.value(call.args.get("self", call.args.get("input")))
@@ -196,7 +196,7 @@ class Translation(Draft):
         return self.add(Node("hide", (self.value(scores),), settings={"causal": 1}))
 
     def call(self, node: fx.Node, item: int | None = None) -> TorchCall:
-        """Of values that are turned, if all that it reads are, as if they had the batch first."""
+        """The call of a node; where all that it reads is turned, as if it had the batch first."""
         rule = RULES[name_of(node)]
         recurrent = isinstance(getattr(rule, "__self__", None), Recurrent)
         read = [each for each in node.all_input_nodes if each in self.values]

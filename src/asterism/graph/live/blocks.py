@@ -58,5 +58,5 @@ class _Blocks(Function):
 
 
 def from_blocks(value: Tensor, images: int) -> Tensor:
-    """(images, …)"""
+    """Blocks of 16 images side by side as images one after the other, (images, …)."""
     return value.movedim(-1, 1).flatten(0, 1)[:images]

@@ -212,7 +212,7 @@ def _backward(
 
 
 def _to_bias(here: _Made, gradient: Tensor, to_shift: Tensor | None) -> Tensor:
-    """Of a convolution: what a batch norm subtracts again has no gradient."""
+    """The gradient of a convolution's bias; none where a batch norm subtracts the bias again."""
     if here.normal is None:
         return gradient.sum((0, 2, 3, 4))
     assert to_shift is not None

@@ -1,4 +1,4 @@
-"""Memory for tensors that goes round.
+"""A pool of memory for the tensors of a training step.
 
 What a step of training frees, the next one takes again. New memory would be cleared by the system,
 page by page, at each step.

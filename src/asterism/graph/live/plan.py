@@ -29,7 +29,7 @@ MOST_OF_A_MATRIX = 0.1  # with more of its weights, torch is faster
 TINY = 1e-30  # in the place of a zero that may learn: it changes no sum, and gets a gradient
 
 
-class Step(NamedTuple):
+class LiveStep(NamedTuple):
     """One call: what it makes of which values."""
 
     value: int
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Plan:
+class LivePlan:
     """The calls that a graph is; NotLiveError if it has others."""
 
     graph: Graph
@@ -46,7 +46,7 @@ class Plan:
     kernels: Kernels
     may_learn: Mapping[str, Tensor] | None = None  # masks by parameter name; None for no zero
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LiveStep]:
         chains = self._chains()
         inside = {value for chain in chains.values() for value in chain.inside}
         steps = []
@@ -54,7 +54,7 @@ class Plan:
             if value in chains:
                 steps.append(self._step(value, chains[value]))
             elif value not in inside:
-                steps.append(Step(value, node.inputs, self._run(node)))
+                steps.append(LiveStep(value, node.inputs, self._run(node)))
         return _needed(steps, self.graph.outputs)
 
     def _chains(self) -> dict[int, _Chain]:
@@ -79,7 +79,7 @@ class Plan:
                     found[value] = _Chain((self._unit(node),), node.inputs)
         return found
 
-    def _step(self, value: int, chain: _Chain) -> Step:
+    def _step(self, value: int, chain: _Chain) -> LiveStep:
         around = self._around(chain) if len(chain.inputs) == 2 else None
         inputs = chain.inputs if around is None else chain.inputs[:1]
 
@@ -90,7 +90,7 @@ class Plan:
             )
             return Chain(units, self.kernels, around)(images, *values)
 
-        return Step(value, inputs, run)
+        return LiveStep(value, inputs, run)
 
     def _awake(self, weight: Tensor) -> Tensor:
         """What the kernels are given: the weight, with no zero where it may learn."""
@@ -101,7 +101,7 @@ class Plan:
 
     @cached_property
     def names(self) -> dict[Tensor, str]:
-        """Of the parameters; of one that has several, the first."""
+        """The name of each parameter; of one that has several, the first."""
         return {param: name for name, param in self.model.named_parameters()}
 
     def _around(self, chain: _Chain) -> Around | None:
@@ -139,7 +139,7 @@ class Plan:
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of all values, for one example."""
+        """The shapes of all values, for one example."""
         weights = [tensor.detach().numpy() for tensor in self.model.state_dict().values()]
         return infer(self.graph, weights)
 
@@ -224,8 +224,8 @@ class _Chain:
         return None
 
 
-def _needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
-    """Those whose values are read."""
+def _needed(steps: Sequence[LiveStep], outputs: Sequence[int]) -> list[LiveStep]:
+    """The steps whose values are read."""
     read, kept = set(outputs), []
     for step in reversed(steps):
         if step.value in read:

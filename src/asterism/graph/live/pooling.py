@@ -11,7 +11,7 @@ from asterism.graph.live.blocks import LANES, Kernels
 
 
 def halve(value: Tensor, kernels: Kernels) -> Tensor:
-    """Of each 2×2 the largest; height and width are even."""
+    """Max-pooling of 2×2; height and width are even."""
     made: Tensor = _Halving.apply(value, kernels)  # type: ignore[no-untyped-call]
     return made
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asterism.errors import InputError
-from asterism.graph.onnx.layers import Layers
+from asterism.graph.onnx.layers import ReadLayers
 from asterism.graph.onnx.reading import Constant, array_of
 from asterism.graph.onnx.values import Missing, Sizes, Value
 from asterism.graph.operations.operation import UnsupportedError
@@ -19,7 +19,7 @@ Result = Value | Constant | list[Value] | list[Constant]
 FREE = 2**26  # numbers that every network may compute in advance
 
 
-class Budget:
+class Allowance:
     """How many numbers may still be computed in advance, over all nodes."""
 
     def __init__(self, file_bytes: int) -> None:
@@ -44,7 +44,7 @@ class About(NamedTuple):
 
     opset: int
     batch: int
-    budget: Budget
+    budget: Allowance
     used: frozenset[str]
 
 
@@ -58,7 +58,7 @@ class OnnxCall:
     """
 
     def __init__(
-        self, node: Any, known: Mapping[str, Operand], layers: Layers, about: About
+        self, node: Any, known: Mapping[str, Operand], layers: ReadLayers, about: About
     ) -> None:
         self.node, self.known, self.layers = node, known, layers
         self.opset, self.batch, self.budget, self.used = about

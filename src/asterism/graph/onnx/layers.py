@@ -16,7 +16,7 @@ from asterism.graph.stages import Array, Settings, Shape
 LONGEST = 80  # letters of a weight's name: converters write long ones
 
 
-class Layers:
+class ReadLayers:
     """The nodes so far, the shape of every value, and the weights by name."""
 
     def __init__(self, inputs: tuple[Input, ...]) -> None:

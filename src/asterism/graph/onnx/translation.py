@@ -12,10 +12,10 @@ from typing import Any
 
 from asterism.errors import InputError
 from asterism.graph.network import Graph
-from asterism.graph.onnx.calls import About, Budget, OnnxCall, Operand, Result
+from asterism.graph.onnx.calls import About, Allowance, OnnxCall, Operand, Result
 from asterism.graph.onnx.folding import folded
 from asterism.graph.onnx.inputs import Inputs
-from asterism.graph.onnx.layers import Layers
+from asterism.graph.onnx.layers import ReadLayers
 from asterism.graph.onnx.reading import array_of
 from asterism.graph.onnx.rules import RULES
 from asterism.graph.onnx.values import BATCH, Missing, Value
@@ -33,9 +33,9 @@ class Translation:
     def __init__(self, model: Any, inputs: Inputs) -> None:
         versions = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
         used = frozenset(_used(model.graph))
-        budget = Budget(model.ByteSize())
+        budget = Allowance(model.ByteSize())
         self.about = About(max(versions, default=1), inputs.batch, budget, used)
-        self.layers = Layers(inputs.taken)
+        self.layers = ReadLayers(inputs.taken)
         self.root, self.known = model.graph, ChainMap[str, Operand](dict(inputs.known))
 
     def network(self) -> tuple[Graph, dict[str, Array]]:

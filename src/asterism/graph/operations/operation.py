@@ -109,11 +109,22 @@ class Operation(ABC):
 
     @abstractmethod
     def shape(self, node: NodeLike, inputs: Sequence[Shape], given: Given) -> Shape:
-        """The shape of the result; MisfitError where sizes, weights and settings do not fit."""
+        """The shape of the result; MisfitError where sizes, weights and settings do not fit.
+
+        node    the layer
+        inputs  the shapes of its inputs, for one example
+        given   its weights
+        """
 
     @abstractmethod
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        """The result for a batch, in plain numpy; `shape` is what the method of that name gave."""
+        """The result for a batch, in plain numpy.
+
+        node    the layer
+        inputs  its inputs, a batch each
+        given   its weights
+        shape   of the result, as the method of that name gave it
+        """
 
     @abstractmethod
     def torch(
@@ -122,6 +133,7 @@ class Operation(ABC):
         """What torch computes it by: a module that holds the weights, or a function.
 
         torch   the library, as nothing here may import it
+        node    the layer
         given   the weights, as parameters
         shapes  of the inputs; a function takes the inputs and then the weights
         """
@@ -131,6 +143,8 @@ class Operation(ABC):
     ) -> int:
         """Multiply-adds for one example, or a bound of them: each weight once for each row.
 
+        node      the layer
+        inputs    the shapes of its inputs
         nonzeros  of each of its weights
         shape     of the result
         """
@@ -145,13 +159,19 @@ class Operation(ABC):
     ) -> FusedLayer | None:
         """The layer with the node after it merged in; None where its kernels cannot do both.
 
+        layer        what was merged so far
         node, given  what comes after, and its weights
         shape        of the layer's result so far
         """
         return None
 
     def read(self, layer: FusedLayer, needed: Mask, shape: Shape) -> Mask:
-        """What a layer reads of an input of `shape`, for the results that are needed: all of it."""
+        """What a layer reads of an input: all of it, unless an operation knows better.
+
+        layer   the layer
+        needed  where its result is needed
+        shape   of the input
+        """
         return np.broadcast_to(np.True_, shape)
 
 

@@ -37,7 +37,7 @@ class Window:
 
 
 def window(account: Account) -> Window:
-    """That of an account's scores."""
+    """The window of an account's scores."""
     if account.tolerance is None:
         return _of_errors(account)
     sign = 1 if account.higher_is_better else -1

@@ -9,12 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from asterism.experiments.results import History
+from asterism.export.dense_engines import Timing
 from asterism.report.published import PublishedPoint
 from asterism.search.pareto import TrialRecord
 from asterism.storage.provenance import Provenance
 from asterism.weights.wiring import Wiring
 
-Record = dict[str, Any]
+JsonObject = dict[str, Any]
 State = Mapping[str, Tensor]
 
 
@@ -67,9 +68,9 @@ class Network:
     wiring: Wiring
     before: State | None = None
     history: History = field(default_factory=list)
-    config: Record = field(default_factory=dict)
+    config: JsonObject = field(default_factory=dict)
     model: str | None = None
-    bench: list[Record] = field(default_factory=list)
+    bench: list[Timing] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)

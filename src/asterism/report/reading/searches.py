@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from asterism.export.checkpoints import read_checkpoint
-from asterism.report.reading.account import Account, Network, Outcome, Record, State, duration
+from asterism.report.reading.account import Account, JsonObject, Network, Outcome, State, duration
 from asterism.search.pareto import TrialRecord
 from asterism.storage.atomic_files import read_json
 from asterism.storage.packing import unpack
@@ -20,7 +20,7 @@ Place = tuple[int, float]
 METRIC_NAMES = {"accuracy_percent": "Accuracy on validation data (%)"}
 
 
-def read_search(folder: Path, result: Record) -> Account:
+def read_search(folder: Path, result: JsonObject) -> Account:
     """The account of a finished search."""
     config, about = read_json(folder / "config.json"), _about(folder)
     recipe = _beside(folder, "recipe.json")
@@ -60,13 +60,13 @@ def _beside(folder: Path, name: str) -> Any:
     return read_json(folder / name) if (folder / name).exists() else {}
 
 
-def _about(folder: Path) -> Record:
+def _about(folder: Path) -> JsonObject:
     """When, with what and by which command; older folders know less."""
     return {**_beside(folder, "command.json"), **_beside(folder, "about.json")}
 
 
 def _summary(
-    result: Record, config: Record, trials: Sequence[TrialRecord]
+    result: JsonObject, config: JsonObject, trials: Sequence[TrialRecord]
 ) -> list[tuple[str, str]]:
     dense, best = result["dense"], result["best"]
     return [
@@ -79,10 +79,10 @@ def _summary(
     ]
 
 
-def _outcomes(result: Record, trials: Sequence[TrialRecord]) -> list[Outcome]:
+def _outcomes(result: JsonObject, trials: Sequence[TrialRecord]) -> list[Outcome]:
     """All that was measured, the densest first."""
     front = {_place(point): point for point in result["front"]}
-    measured: list[tuple[Record, str, bool | None]] = [
+    measured: list[tuple[JsonObject, str, bool | None]] = [
         (trial.to_json(), trial.trial, trial.within_tolerance)
         for trial in trials
         if trial.metric is not None
@@ -97,11 +97,11 @@ def _outcomes(result: Record, trials: Sequence[TrialRecord]) -> list[Outcome]:
     return sorted(found.values(), key=lambda each: (-each.nonzeros, each.role != "dense"))
 
 
-def _place(point: Record) -> Place:
+def _place(point: JsonObject) -> Place:
     return point["nonzeros"], point["metric"]
 
 
-def _outcome(point: Record, trial: str, role: str, within: bool | None) -> Outcome:
+def _outcome(point: JsonObject, trial: str, role: str, within: bool | None) -> Outcome:
     return Outcome(
         name={"tried": trial}.get(role, role),
         nonzeros=point["nonzeros"],

@@ -78,6 +78,7 @@ def _offsets(layer: FusedLayer, at: Window) -> tuple[npt.NDArray[np.intp], Array
 def conv_sparse(layer: FusedLayer, at: Window) -> Data:
     """Entries, where each channel's begin, the channels, their biases; short channels first."""
     outputs, weight, offsets = _offsets(layer, at)
+    # How many entries each channel has, and the channels with fewest first.
     live = weight != 0
     counts = live.reshape(len(live), -1).sum(1)
     order = np.argsort(counts, kind="stable")
@@ -170,6 +171,8 @@ def conv_dense(layer: FusedLayer, at: Window) -> Data:
     """As `conv_sparse`, for four channels at a time and with every entry that one of them has."""
     outputs, weight, offsets = _offsets(layer, at)
     channels, biases, columns = quads_of(weight, outputs, layer.bias)
+    # A place is left out where all four channels have a zero. Offsets are those of the first
+    # channel: such a layer has one group (`cost.conv`), and all channels read the same places.
     live = (columns != 0).any(2)
     entries = np.empty(int(live.sum()), DENSE_ENTRY)
     entries["offset"] = np.broadcast_to(offsets[0].reshape(-1), live.shape)[live]
@@ -198,6 +201,7 @@ def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
     """Row by row, with the place of a feature's column for its offset."""
     rows = _rows(layer)
     weight = layer.weight[rows]
+    # Rows with few weights first, as for convolutions; the weights of a row by their inputs.
     live = weight != 0
     order = np.argsort(live.sum(1), kind="stable")
     row, column = np.nonzero(live[order])
@@ -238,7 +242,7 @@ def _sell(weight: Array) -> tuple[Array, Indices, Indices]:
 
 
 def filled(numbers: Array, multiple: int) -> Array:
-    """With zeros after them."""
+    """Numbers with zeros after them, up to a multiple."""
     return np.pad(numbers, (0, -len(numbers) % multiple))
 
 

@@ -94,7 +94,7 @@ def _live(layer: FusedLayer) -> tuple[npt.NDArray[np.intp], ...]:
 
 
 def offsets_in(layer: FusedLayer, at: Planes | Sorted) -> npt.NDArray[np.int64]:
-    """Of each weight that is needed: how far its input is from the result's place."""
+    """For each weight that is needed, how far its input is from the result's place."""
     (ph, pw), (sh, sw), (dh, dw) = (
         layer.node.pair(name) for name in ("padding", "stride", "dilation")
     )

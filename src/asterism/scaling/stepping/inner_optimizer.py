@@ -230,7 +230,7 @@ def _tensors(optimizer: Optimizer, param: nn.Parameter) -> dict[str, Tensor]:
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The user's own model, so that names (and the noise they seed) are the same in every guise."""
+    """The user's own model: names, and the noise they seed, do not depend on what wraps it."""
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return _unwrapped(model.module)
     compiled_from = getattr(model, "_orig_mod", None)

@@ -49,7 +49,7 @@ class Shrinking:
         self._sort()
 
     def step(self, pulls: Sequence[float]) -> None:
-        """One step.
+        """The proximal step of every layer.
 
         pulls  how far the step of each layer goes
         """
@@ -140,7 +140,7 @@ class Shrinking:
 
 
 def shrink_block(q: Tensor, order: int, pull: float) -> None:
-    """The same for a part of a layer, in q-space."""
+    """The proximal step of a part of a layer, in q-space."""
     if order == 2:
         q.div_(1 + 2 * pull)
     else:

@@ -115,7 +115,7 @@ class Terminal(Progress):
 
 
 class Notebook(Progress):
-    """The same in the output of a cell."""
+    """The bar in the output of a notebook cell."""
 
     def __init__(self, goal: Goal, budget: SearchBudget, display: Callable[..., Any]) -> None:
         super().__init__(goal, budget)

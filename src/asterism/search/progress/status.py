@@ -69,7 +69,7 @@ class Status:
 
     @property
     def done(self) -> float:
-        """What is spent of it."""
+        """What is spent of the budget."""
         epochs, seconds = self.spent
         if self.in_minutes:
             running = time.monotonic() - self.trial_began if self.epochs else 0.0
@@ -120,7 +120,7 @@ class Status:
 
 
 def _clock(seconds: float) -> str:
-    """As on a clock.
+    """Seconds as on a clock.
 
     >>> _clock(75), _clock(3675)
     ('1:15', '1:01:15')
