@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from asterism.errors import InputError
 from asterism.experiments.data import Dataset, Split
@@ -159,3 +161,25 @@ def test_validation_images_are_never_trained_on(digits):
     data = Dataset("digits", digits.train, poisoned, digits.test)
     model, _ = run(Dense(epochs=1), data)
     assert all(param.isfinite().all() for param in model.parameters())
+
+
+def test_validation_leaves_running_averages_alone_whichever_way_it_goes(digits):
+    """A `forward` that is no module computes in the model's mode: it must be evaluation."""
+
+    def averages(forward: bool, images: Split) -> tuple[torch.Tensor, float]:
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 12), nn.BatchNorm1d(12), nn.Linear(12, 10)
+        )
+        setup = Dense(epochs=1).setup(model)
+        data = replace(digits, validation=images)
+        way = model.forward if forward else None
+        history = train(model, setup.optimizer, setup.stages, data, forward=way)
+        return model[2].running_mean, history[-1]["validation_error_percent"]
+
+    bright = replace(digits.validation, images=digits.validation.images + 3)
+    expected, error = averages(False, digits.validation)
+    found, same_error = averages(True, digits.validation)
+    assert torch.equal(found, expected)
+    assert same_error == error
+    assert torch.equal(averages(True, bright)[0], expected)

@@ -27,7 +27,13 @@ from asterism.experiments.results import EpochRecord, History, Measurement
 from asterism.scaling.schedules import Schedule
 from asterism.scaling.sparse_optimizer import SparseOptimizer
 from asterism.storage.snapshots import read_snapshot, write_snapshot
-from asterism.weights.metrics import error_percent, kurtosis, nonzeros, total_density_percent
+from asterism.weights.metrics import (
+    error_percent,
+    evaluating,
+    kurtosis,
+    nonzeros,
+    total_density_percent,
+)
 from asterism.weights.names import layer
 
 Watch = Callable[[EpochRecord], None]
@@ -137,8 +143,10 @@ def train(
                     " learning rate"
                 )
             progress.epoch += 1
+            with evaluating(model):  # `forward` too computes as the model's mode tells
+                measured = measure(forward or model, optimizer, data.validation)
             record: EpochRecord = {
-                **measure(forward or model, optimizer, data.validation),
+                **measured,
                 "stage": stage.name,
                 "epoch": progress.epochs_done + 1,
                 "loss": loss,
