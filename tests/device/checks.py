@@ -263,6 +263,30 @@ def test_a_step_never_waits_for_the_device(name: str, inner: Any, density: float
             optimizer.step()
 
 
+def calls_of_a_step(count: int, wrap: Form | None) -> int:
+    """The operations that a step hands over to the device, with as many layers."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 3), *(nn.Linear(3, 3) for _ in range(count))).to(DEVICE)
+    optimizer = INNERS["AdamW foreach"](model.parameters())
+    if wrap is not None:
+        optimizer = wrap(optimizer, model)
+        optimizer.reweight()
+    train(model, optimizer, range(2))
+    loss(model, 2).backward()
+    with far.Waits() as waits:
+        optimizer.step()
+    return waits.calls
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["affine, lam", "proximal", "proximal, order 2", "proximal by round", "proximal, FOCUSS"],
+)
+def test_one_pass_shrinks_the_weights_of_all_layers(name: str) -> None:
+    added = [calls_of_a_step(n, FORMS[name]) - calls_of_a_step(n, None) for n in (2, 9)]
+    assert added[0] == added[1] > 0
+
+
 @every_form
 def test_a_checkpoint_goes_from_one_device_to_the_other(form: Form) -> None:
     inner = INNERS["AdamW"]

@@ -112,6 +112,17 @@ def test_a_run_of_one_process_goes_on_sharded(ranks: list[dict[str, Any]]) -> No
         assert_close(rank["fsdp2 from one process"], expected)
 
 
+def test_shards_of_another_world_are_refused_and_change_nothing(
+    ranks: list[dict[str, Any]],
+) -> None:
+    expected = run("noise", itself)
+    for rank in ranks:
+        assert rank["another world"].startswith(
+            "the saved omega of fc1.weight is a shard of 2 ranks, and here are 1: save and load"
+        )
+        assert_identical(rank["refused"], expected)
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_masks_and_noise_are_those_of_one_process_bit_by_bit(
     ranks: list[dict[str, Any]], placement: Any

@@ -166,9 +166,12 @@ def errors(rank: int) -> dict[str, str]:
         found = nn.functional.cross_entropy(outputs, targets)
         return found * torch.nan if rank == 1 else found
 
+    fewer = DataLoader(TensorDataset(*(each[rank:] for each in train.dataset.tensors)), 51)
     strayed = asterism.Task(stray, whole_task.evaluate)
     return {
         "sizes": error_of(task=asterism.supervised(batches, valid)),
+        "examples": error_of(task=asterism.supervised(fewer, valid)),
+        "kinds": error_of(task=asterism.supervised(train, batches if rank else valid)),
         "metric": error_of(task=asterism.Task(whole_task.fit, differs)),
         "strayed": error_of(task=strayed),
         "diverged": error_of(task=asterism.supervised(*loaders(), loss=loss)),

@@ -123,6 +123,22 @@ def resume(settings: str, prepare: Prepare, folder: Path) -> Result:
     return second_half(model, optimizer)
 
 
+def refuse_shards_of_another_world(folder: Path, rank: int) -> tuple[str, Result]:
+    """What each rank has saved of its shards for itself, loaded where there is one process."""
+    model, optimizer = start("noise", shard)
+    first_half(model, optimizer)
+    torch.save(optimizer.state_dict(), folder / f"shards of {rank}.pt")
+    state = torch.load(folder / f"shards of {rank}.pt", weights_only=True)
+    optimizer.load_state_dict(state)  # of the same world
+    model, optimizer = start("noise", lambda model: model)
+    first_half(model, optimizer)
+    try:
+        optimizer.load_state_dict(state)
+    except InputError as error:
+        return str(error), second_half(model, optimizer)
+    return "no error", {}
+
+
 def resume_from_whole(settings: str, prepare: Prepare) -> Result:
     """Through state dicts that are gathered on every rank and sharded again."""
     model, optimizer = start(settings, prepare)
@@ -245,6 +261,7 @@ def main(rank: int, world: int, folder: Path) -> None:
             )
         }
     found["collectives"] = collectives_of_a_cut()
+    found["another world"], found["refused"] = refuse_shards_of_another_world(folder, rank)
     found["fsdp1"] = refuse_fsdp1()
     torch.save(found, folder / f"rank{rank}.pt")
     dist.barrier()

@@ -9,6 +9,7 @@ all that is installed, the program tells what it can do and what to install.
     output       the result as text, JSON or CSV
     plain_help   the help in words
     common       what several commands share
+    launcher     a line where torchrun ends the ranks that are left
     source       a file, or the folder of a run, with its model and data
     onnx_options what an ONNX file leaves open
     factories    models and data by the name of the function that makes them
@@ -26,7 +27,7 @@ from typing import Any
 
 from asterism import __version__
 from asterism.errors import InputError, install_line
-from asterism.search.ranks.launch import is_first, is_launched
+from asterism.search.ranks.launch import FirstRankGoneError, is_first, is_launched
 
 COMMANDS_NEED = ("torch", "typer", "rich", "safetensors", "tomli")
 """What the commands need beside numpy."""
@@ -41,7 +42,7 @@ def main() -> None:
         except InputError as error:
             if is_launched():
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the line below comes first
-            if is_first():
+            if is_first() or isinstance(error, FirstRankGoneError):
                 print(f"asterism: {error}", file=sys.stderr, flush=True)
             sys.exit(2)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -33,25 +32,6 @@ def resumable() -> Iterator[None]:
         # and would die of the signal whatever the exit code; the next such string makes it forget.
         exec("")
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def told_of_the_end() -> Iterator[None]:
-    """One line where torchrun ends the first rank, as it does when another one is gone."""
-    if not is_launched() or not is_first():
-        yield
-        return
-
-    def end(*_: object) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise InputError(
-            "ended by the launcher, as when another rank is gone; the same command with --resume"
-            " continues"
-        )
-
-    before = signal.signal(signal.SIGTERM, end)
-    yield
-    signal.signal(signal.SIGTERM, before)  # not after an error: the ranks are still to end together
 
 
 def to_device(network: nn.Module, device: str | None) -> nn.Module:

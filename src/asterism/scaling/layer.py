@@ -30,6 +30,7 @@ from asterism.weights.sharding import (
     is_sharded,
     local,
     place_like,
+    ranks_of,
     sum_over_shards,
     whole,
 )
@@ -247,6 +248,13 @@ class Layer:
                 raise InputError(
                     f"the saved state of {self.name} has no {name} of shape {tuple(shape)}: it was"
                     " saved from another model or by another kind of optimizer"
+                )
+            if is_sharded(found) and ranks_of(found) != ranks_of(self.omega):
+                raise InputError(
+                    f"the saved {name} of {self.name} is a shard of {ranks_of(found)} ranks, and"
+                    f" here are {ranks_of(self.omega)}: save and load it by"
+                    " torch.distributed.checkpoint, or whole, by get_state_dict with"
+                    " full_state_dict=True"
                 )
 
     def load(self, state: dict[str, Any]) -> None:

@@ -57,11 +57,16 @@ class Penalty(ABC):
         return True
 
     def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
-        """c where psi = 1 / (z^order + c), which all layers compute in one pass; else None.
+        """c where psi = 1 / (z^e + c), which all layers compute in one pass; else None.
 
         A class derived from one that has it may have another psi: it has none of itself.
         """
         return None
+
+    @property
+    def psi_exponent(self) -> float:
+        """e of `psi_offset`."""
+        return self.order
 
     def relative_psi(self, z: Tensor, scale: Scale = 1.0) -> Tensor:
         """psi(z) / psi(0): 1 at zero and falling, so that one `lam` fits every layer."""
@@ -177,8 +182,17 @@ class Focuss(Penalty):
     def omega(self, z: Tensor, scale: Scale = 1.0, previous: Tensor | None = None) -> Tensor:
         if self.classical:
             return self._smoothed_square(z, scale) ** (0.5 - self.p / 4)
-        unit = scale ** (2 - self.p) if self.relative else 1.0
-        return z ** (2 - self.p) + self.tau * unit
+        return z ** (2 - self.p) + self._offset(scale)
+
+    def _offset(self, scale: Scale) -> Scale:
+        return self.tau * (scale ** (2 - self.p) if self.relative else 1.0)
+
+    def psi_offset(self, scale: Scale = 1.0) -> Scale | None:
+        return None if self.classical or type(self) is not Focuss else self._offset(scale)
+
+    @property
+    def psi_exponent(self) -> float:
+        return 2 - self.p
 
     def _smoothed_square(self, z: Tensor, scale: Scale) -> Tensor:
         return z * z + (self.tau * scale if self.relative else self.tau) ** 2

@@ -134,8 +134,8 @@ class Supervised:
     def shared(self, crew: Crew) -> Supervised:
         """The same task for several ranks, each with its part of every batch."""
         loaders = {
-            "train_loader": divide(self.train_loader, crew),
-            "valid_loader": divide(self.valid_loader, crew),
+            "train_loader": divide(self.train_loader, crew, "training"),
+            "valid_loader": divide(self.valid_loader, crew, "validation"),
         }
         return self if crew.size == 1 else replace(self, **loaders, crew=crew)
 

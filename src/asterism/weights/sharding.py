@@ -35,6 +35,11 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
+def ranks_of(tensor: Tensor) -> int:
+    """How many ranks hold a tensor together; a plain one is one rank's."""
+    return tensor.device_mesh.size() if is_sharded(tensor) else 1
+
+
 def place_like(tensor: Tensor, like: Tensor) -> Tensor:
     """`tensor`, the same on every rank, sharded as `like` is."""
     if is_sharded(like) and not is_sharded(tensor):

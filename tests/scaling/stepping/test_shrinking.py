@@ -23,6 +23,10 @@ PENALTIES = (
     ReweightedL2(0.1),
     ReweightedL2(0.05, relative=False),
     Focuss(),
+    Focuss(p=0.0),
+    Focuss(p=1.0, relative=False),
+    Focuss(p=2.0),
+    Focuss(classical=True),
 )
 
 

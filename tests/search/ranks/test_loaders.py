@@ -33,7 +33,7 @@ def numbers(batches: Any) -> list[list[int]]:
 def test_parts_make_up_the_batches_of_one_process(size: int, options: dict[str, Any]) -> None:
     whole, shares = (
         loader(**options),
-        [divide(loader(**options), crew(r, size)) for r in range(size)],
+        [divide(loader(**options), crew(r, size), "") for r in range(size)],
     )
     for _ in range(2):  # the second epoch has another order
         expected = numbers(whole)
@@ -53,12 +53,12 @@ def test_a_rank_draws_nothing_more_from_the_generators_than_one_process_does() -
     list(one)
     expected = torch.rand(2)
     torch.manual_seed(0)
-    list(divide(DataLoader(TensorDataset(torch.arange(23)), 5, shuffle=True), crew(0, 2)))
+    list(divide(DataLoader(TensorDataset(torch.arange(23)), 5, shuffle=True), crew(0, 2), ""))
     assert torch.equal(torch.rand(2), expected)
 
 
 def test_processes_that_load_have_other_seeds_in_each_epoch() -> None:
-    share = divide(loader(shuffle=False, num_workers=1, worker_init_fn=_leave_seed), crew(0, 2))
+    share = divide(loader(shuffle=False, num_workers=1, worker_init_fn=_leave_seed), crew(0, 2), "")
     seeds = [{int(batch[0]) for (batch,) in share} for _ in range(2)]
     assert seeds[0] != seeds[1]
 
@@ -79,8 +79,8 @@ def test_what_may_be_divided_already_is_left_as_it_is() -> None:
     mine = DataLoader(data, 2, sampler=DistributedSampler(data, num_replicas=2, rank=1))
     batches = [(torch.zeros(3), torch.zeros(3))]
     for given in (mine, DataLoader(Stream(), 2), batches):
-        assert divide(given, crew(0, 2)) is given
+        assert divide(given, crew(0, 2), "training") is given
     assert count_of(batches, batches[0][1]) == 3
     plain = DataLoader(data, 2)
-    assert divide(plain, ALONE) is plain
-    assert isinstance(divide(plain, crew(0, 2)), Share)
+    assert divide(plain, ALONE, "training") is plain
+    assert isinstance(divide(plain, crew(0, 2), "training"), Share)

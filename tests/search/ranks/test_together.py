@@ -122,6 +122,8 @@ def test_ranks_draw_different_numbers_and_rank_0_those_of_one_process(
     ("kind", "message"),
     [
         ("sizes", "rank 1 has 7 training batches and rank 0 has more: give every rank as many"),
+        ("examples", "the training loader has 512 examples on rank 0 but has 511 examples on rank"),
+        ("kinds", "the validation loader has 512 examples on rank 0 but is no plain DataLoader on"),
         ("metric", "the metric of evaluate is 96.09375 on rank 0 and 95.09375 on rank 1: "),
         ("strayed", "after fit 0.weight is not the same on rank 1 as on rank 0: fit must call"),
         ("diverged", "training diverged: the loss is nan in epoch 1 before anything was cut"),

@@ -98,10 +98,11 @@ def test_killed_rank_by_rank_and_whole_it_ends_as_one_process(
         for rank in ranks if victim is None else [ranks[victim]]:
             os.kill(rank, signal.SIGKILL)
         rest = end(launcher)
-        if victim not in (0, None):
+        if victim is not None:
             lines = [line for line in rest.splitlines() if line.startswith("asterism: ")]
             assert len(lines) == 1, rest
             assert "--resume" in lines[0]
+            assert victim or lines[0].startswith("asterism: rank 0 is gone, ended from outside: ")
         assert not list(out.glob(".*")), "something was left half-written"
     done = asterism("sparsify", *arguments)
     assert done.returncode == 0, done.stderr
@@ -125,24 +126,45 @@ def test_an_error_of_one_rank_is_one_line_and_leaves_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
+def without_launcher(rank: int, port: int, out: Path) -> subprocess.Popen[str]:
+    """One rank of two, as `srun` and the like start it: nobody ends it when the other is gone."""
+    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    return subprocess.Popen(
+        [*PROGRAM, "sparsify", *map(str, SEARCH), "--out", str(out)],
+        env=environment(**variables, MASTER_PORT=str(port), **SLOWLY),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.mark.slow
-def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+def test_without_a_launcher_the_next_rank_tells_that_the_first_is_gone(tmp_path: Path) -> None:
+    """Messages between the ranks are lost with rank 0, which keeps them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first, second = (without_launcher(rank, port, tmp_path / "run") for rank in range(2))
+    wait_for_trial(first, 1)
+    first.kill()
+    first.communicate()
+    lines = end(second).splitlines()
+    assert second.returncode == 2
+    assert [line for line in lines if line.startswith("asterism: ")] == lines[-1:]
+    assert lines[-1].startswith("asterism: rank 0 is gone, ended from outside: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_port_in_use_is_one_line(rank: int, tmp_path: Path) -> None:
+    """Of rank 0; the others end as well, and do not wait for what is not rank 0."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-        done = subprocess.run(
-            [*PROGRAM, "sparsify", *map(str, SEARCH), "--out", str(tmp_path / "run")],
-            env={**os.environ, **variables, "MASTER_PORT": str(port)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 2
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"asterism: the port of 127.0.0.1:{port} is in use: choose another")
+        lines = end(without_launcher(rank, port, tmp_path / "run")).splitlines()
+    message = f"asterism: the port of 127.0.0.1:{port} is in use: choose another"
+    assert [line[: len(message)] for line in lines if " port " in line] == [message][rank:]
     assert not (tmp_path / "run").exists()
 
 

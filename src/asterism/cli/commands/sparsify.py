@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asterism.cli.common import command_line, resumable, to_device, told_of_the_end
+from asterism.cli.common import command_line, resumable, to_device
+from asterism.cli.launcher import told_of_the_end
 from asterism.cli.output import Csv, Json, is_text, print_data
 from asterism.cli.recipe_file import (
     MEANINGS,
@@ -112,7 +113,7 @@ def sparsify(
     torch.set_flush_denormal(True)  # weights that sink towards zero would slow the CPU down
     if threads is not None:
         torch.set_num_threads(threads)
-    with resumable(), join() as crew, told_of_the_end():
+    with resumable(), join() as crew, told_of_the_end(crew):
         if fsdp and crew.size == 1:
             raise InputError(
                 "--fsdp divides the model over several processes: start them with torchrun"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,10 +24,11 @@ ROW = struct.Struct("qqqqqff")  # a `Shrunk` of kernels/training/shrink.c
 
 
 class Psi(NamedTuple):
-    """psi = 1 / (z^order + offset), and what it is at 0, rounded."""
+    """psi = 1 / (z^exponent + offset), and what it is at 0, rounded."""
 
     offset: float = 0.0
     at_zero: float = 1.0
+    exponent: float = 1.0
 
 
 class Shrinking:
@@ -75,14 +77,27 @@ class Shrinking:
         alone = {*self.alone}
         others = [at for at in range(len(self.layers)) if at not in alone]
         compiled = library.load() is not None
-        self.compiled = [at for at in others if compiled and _is_plain(self.layers[at])]
+        self.compiled = [at for at in others if compiled and self._is_compiled(at)]
         self.rows = b"".join(self._row(self.layers[at], self.psi[at]) for at in self.compiled)
         self.thetas = self._addresses()
-        self.portions = list(
-            _portions(self.layers, [at for at in others if at not in {*self.compiled}])
-        )
+        by_torch = [at for at in others if at not in {*self.compiled}]
+        self.portions = [
+            some for like in self._alike(by_torch) for some in _portions(self.layers, like)
+        ]
+
+    def _alike(self, places: Sequence[int]) -> Iterable[list[int]]:
+        """Layers whose psi and step are the same formula."""
+        alike: dict[tuple[int, bool], list[int]] = defaultdict(list)
+        for at in places:
+            order = self.layers[at].penalty.order
+            alike[order, self.psi[at].exponent == order].append(at)
+        return alike.values()
 
     # ------------------------------------------------------------------ compiled
+
+    def _is_compiled(self, at: int) -> bool:
+        layer = self.layers[at]
+        return _is_plain(layer) and (not self.renew or self.psi[at].exponent == layer.penalty.order)
 
     def _addresses(self) -> list[int]:
         return [self.layers[at].param.data_ptr() for at in self.compiled]
@@ -91,18 +106,20 @@ class Shrinking:
         param, psi = layer.param, layer.psi if self.by_psi else None
         at = 0 if psi is None else psi.data_ptr()
         about = param.numel(), layer.penalty.order, self.renew
-        return ROW.pack(param.data_ptr(), at, *about, *numbers)
+        return ROW.pack(param.data_ptr(), at, *about, numbers.offset, numbers.at_zero)
 
     # ------------------------------------------------------------------ by torch
 
     def _renew_psi(self, some: Sequence[int]) -> None:
-        """psi ← 1 / (|theta|^order + offset) / psi(0)."""
+        """psi ← 1 / (|theta|^exponent + offset) / psi(0)."""
         params = self._params(some)
-        sizes = (
-            torch._foreach_abs(params)
-            if self._order(some) == 1
-            else torch._foreach_mul(params, params)
-        )
+        exponents = [self.psi[at].exponent for at in some]
+        if exponents[0] == self._order(some) == 2:
+            sizes = torch._foreach_mul(params, params)
+        else:
+            sizes = torch._foreach_abs(params)
+            if exponents[0] != self._order(some):
+                torch._foreach_pow_(sizes, exponents)
         torch._foreach_add_(sizes, [self.psi[at].offset for at in some])
         torch._foreach_reciprocal_(sizes)
         torch._foreach_div_(sizes, [self.psi[at].at_zero for at in some])
@@ -132,7 +149,7 @@ class Shrinking:
         return self.layers[some[0]].penalty.order
 
     def _params(self, some: Sequence[int]) -> list[Tensor]:
-        return [local(self.layers[at].param.detach()) for at in some]
+        return [local(self.layers[at].param) for at in some]
 
     def _psis(self, some: Sequence[int]) -> list[Tensor]:
         psis = [self.layers[at].psi for at in some]
@@ -149,11 +166,11 @@ def shrink_block(q: Tensor, order: int, pull: float) -> None:
 
 def _psi_of(layer: Layer) -> Psi | None:
     """None where the penalty has another psi."""
-    offset = layer.penalty.psi_offset(layer.scale)
+    offset, exponent = layer.penalty.psi_offset(layer.scale), layer.penalty.psi_exponent
     if offset is None:
         return None
-    at_zero = torch.tensor(offset, dtype=layer.omega.dtype).reciprocal_().item()
-    return Psi(float(offset), at_zero)
+    smallest = torch.zeros((), dtype=layer.omega.dtype) ** exponent  # 1 where the exponent is 0
+    return Psi(float(offset), (smallest + offset).reciprocal_().item(), exponent)
 
 
 def _is_plain(layer: Layer) -> bool:
@@ -164,17 +181,14 @@ def _is_plain(layer: Layer) -> bool:
 
 
 def _portions(layers: Sequence[Layer], places: Sequence[int]) -> Iterator[list[int]]:
-    """Layers of one order, no more weights at once than memory has room for."""
-    for order in (1, 2):
-        some: list[int] = []
-        weights = 0
-        for at in places:
-            if layers[at].penalty.order != order:
-                continue
-            some.append(at)
-            weights += layers[at].param.numel()
-            if weights >= AT_ONCE:
-                yield some
-                some, weights = [], 0
-        if some:
+    """No more weights at once than memory has room for."""
+    some: list[int] = []
+    weights = 0
+    for at in places:
+        some.append(at)
+        weights += layers[at].param.numel()
+        if weights >= AT_ONCE:
             yield some
+            some, weights = [], 0
+    if some:
+        yield some

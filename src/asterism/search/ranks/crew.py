@@ -25,7 +25,7 @@ import torch.distributed.distributed_c10d as c10d
 from torch.distributed.rendezvous import rendezvous
 
 from asterism.errors import InputError, one_line
-from asterism.search.ranks.launch import is_launched
+from asterism.search.ranks.launch import EndedError, FirstRankGoneError, gone, is_launched
 
 T = TypeVar("T")
 
@@ -143,13 +143,26 @@ class Crew:
             yield
             dist.barrier(group=self.group)  # nobody is gone while another may still fail
         except BaseException as error:
-            reason = self._reason(error)
-            if reason is None:
+            told = self._told(error)
+            if told is None:
                 raise
-            raise InputError(reason) from error
+            raise told from error
 
-    def _reason(self, error: BaseException) -> str | None:
-        """Why the ranks end, where that is another rank's error; None where it is this one's."""
+    def _told(self, error: BaseException) -> InputError | None:
+        """What to say where another rank is the reason for the end; None where this one is."""
+        ended = InputError(
+            "ended by the launcher, as when another rank is gone; the same command with --resume"
+            " continues"
+        )
+        if isinstance(error, EndedError):
+            return ended
+        try:
+            return self._end_with(error)
+        except EndedError:  # while this one looked for who is left
+            return ended if _is_lost_connection(error) else None
+
+    def _end_with(self, error: BaseException) -> InputError | None:
+        """The same, once all that are left have noticed."""
         lost = _is_lost_connection(error)
         self._leave(self.rank, "" if lost else _in_words(error))
         if lost or not self._all_have_left(POLITE):
@@ -157,18 +170,24 @@ class Crew:
                 c10d._abort_process_group()
         everybody = self._all_have_left(PATIENT)
         found = self._messages()
-        if not self.leads:
+        # Without messages they are lost with rank 0, and the next one speaks.
+        first = min(found, default=1)
+        if self.rank != first:
             time.sleep(LAST_WORD)
         if not lost:
             return None
+        told = FirstRankGoneError if self.rank == first != 0 else InputError
         for rank, message in found.items():
             if message:
-                return f"rank {rank} {message}"
-        gone = [str(rank) for rank in range(self.size) if rank not in found]
-        if everybody or not gone:
-            return f"the connection between the ranks broke ({one_line(_root(error))})"
-        ranks = f"rank {gone[0]} is" if len(gone) == 1 else f"ranks {', '.join(gone)} are"
-        return f"{ranks} gone, ended from outside: resume=True, or --resume, continues the search"
+                return told(f"rank {rank} {message}")
+        silent = [rank for rank in range(self.size) if rank not in found] if found else [0]
+        if everybody or not silent:
+            return told(f"the connection between the ranks broke ({one_line(_root(error))})")
+        return told(gone(silent))
+
+    def has_left(self, rank: int) -> bool:
+        """Whether a rank has ended with a message."""
+        return rank in self._messages()
 
     def _leave(self, rank: int, message: str) -> None:
         with suppress(Exception):  # the store may be gone with its process

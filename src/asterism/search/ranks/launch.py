@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+
+from asterism.errors import InputError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun puts into the environment of each process."""
+
+
+class EndedError(SystemExit):
+    """The launcher ends this process, as it does when another one is gone.
+
+    No `Exception`, so that nobody takes it for an error of a loader or a model.
+    """
+
+
+class FirstRankGoneError(InputError):
+    """The rank that speaks is gone, and this is the one that speaks in its place."""
 
 
 def is_launched() -> bool:
@@ -21,3 +35,13 @@ def is_first() -> bool:
 def local_rank() -> int:
     """The number of this process on its machine, by which it has a device."""
     return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def gone(ranks: Sequence[int]) -> str:
+    """What to say of ranks that have ended without a word.
+
+    >>> gone([1, 2])
+    'ranks 1, 2 are gone, ended from outside: resume=True, or --resume, continues the search'
+    """
+    those = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} are"
+    return f"{those} gone, ended from outside: resume=True, or --resume, continues the search"

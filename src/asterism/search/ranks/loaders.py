@@ -23,6 +23,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from asterism.errors import InputError
 from asterism.search.ranks.crew import Crew
 
 PLAIN = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -89,20 +90,42 @@ def _draw(loader: DataLoader[Any]) -> tuple[list[list[Any]], int]:
     return batches, crc32(generator.get_state().numpy().tobytes())
 
 
-def divide(loader: Any, crew: Crew) -> Any:
+def divide(loader: Any, crew: Crew, what: str) -> Any:
     """The part of this rank, of a loader whose order is torch's own; any other is left as it is.
 
     A sampler of the user's own may have divided the data already. Where none has, every rank sees
     all of it: that takes longer and gives the same.
+
+    what  the data is called
     """
+    if crew.size == 1:
+        return loader
     plain = (
-        crew.size > 1
-        and type(loader) is DataLoader
+        type(loader) is DataLoader
         and not isinstance(loader.dataset, IterableDataset)
         and type(loader.batch_sampler) is BatchSampler
         and isinstance(loader.sampler, PLAIN)
     )
+    _check_same(len(loader.sampler) if plain else None, crew, what)
     return Share(loader, crew) if plain else loader
+
+
+def _check_same(examples: int | None, crew: Crew, what: str) -> None:
+    """An error where rank 0 would draw examples that another rank does not have.
+
+    examples  of a loader that is divided, None for one that is not
+    """
+    first, *others = crew.gather(examples)
+    for rank, other in enumerate(others, start=1):
+        if other != first:
+            raise InputError(
+                f"the {what} loader {_described(first)} on rank 0 but {_described(other)} on rank"
+                f" {rank}: give every rank the same data, which is divided here"
+            )
+
+
+def _described(examples: int | None) -> str:
+    return "is no plain DataLoader" if examples is None else f"has {examples} examples"
 
 
 def count_of(loader: Any, targets: Any) -> int:
