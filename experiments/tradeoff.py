@@ -69,7 +69,7 @@ def main() -> None:
             figure.savefig(path, metadata={"Date": None}, transparent=True)
 
 
-def style(theme: Theme) -> dict[str, Any]:
+def style(theme: Theme) -> dict[Any, Any]:
     ink = dict.fromkeys(["text.color", "axes.labelcolor", "xtick.labelcolor"], theme.ink)
     faint = dict.fromkeys(["axes.edgecolor", "xtick.color", "ytick.color"], theme.faint)
     return {**ink, **faint, "ytick.labelcolor": theme.ink, "grid.color": theme.grid}
@@ -122,8 +122,15 @@ def draw_published(axes: Axes, theme: Theme) -> list[Label]:
         if FEWEST < each.nonzeros < MOST and each.test_error_percent < HIGHEST
     ]
     places = [(each.nonzeros, each.test_error_percent) for each in shown]
-    style = {"color": theme.faint, "markerfacecolor": "none", "linestyle": "", "marker": "D"}
-    axes.plot(*zip(*places, strict=True), **style, markersize=5, label="published")
+    axes.plot(
+        *zip(*places, strict=True),
+        color=theme.faint,
+        markerfacecolor="none",
+        linestyle="",
+        marker="D",
+        markersize=5,
+        label="published",
+    )
     return [
         Label(*place, each.name, theme.faint) for place, each in zip(places, shown, strict=True)
     ]

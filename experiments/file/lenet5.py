@@ -88,7 +88,8 @@ def quantise(
         for batch in batches(data.train, images, seed + 5000, epoch, BATCH, Shift(1)):
             optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
             optimizer.zero_grad()
-            F.cross_entropy(forward(batch.images), batch.labels).backward()
+            loss = F.cross_entropy(forward(batch.images), batch.labels)
+            torch.autograd.backward(loss)
             optimizer.step()
         error = error_percent(forward, data.validation.images, data.validation.labels)
         print(f"epoch {epoch + 1} of {epochs}: validation error {error:.2f} %", flush=True)

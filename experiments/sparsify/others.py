@@ -41,7 +41,7 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         count = len(self.targets)
         order = torch.randperm(count) if self.shuffle else torch.arange(count)
-        for batch in order.split(self.size):
+        for batch in torch.split(order, self.size):
             yield self.inputs[batch], self.targets[batch]
 
 
