@@ -98,6 +98,13 @@ def test_another_network_has_no_paper_row() -> None:
     assert text.endswith("|\n\nDigits, 10 epochs.")
 
 
+def test_a_deep_network_has_no_column_for_each_layer() -> None:
+    deep = {f"conv{number}": 5.0 for number in range(7)}
+    header, _, row = cells(table([record(layers=deep)]))
+    assert header == ["Method", "Cut", "Total %", "Non-zeros", "Test error %", "Seeds", "Epochs"]
+    assert len(row) == len(header)
+
+
 def test_other_data_have_no_paper_row() -> None:
     assert "paper" in table([record(config={"data": "mnist"})])
     assert "paper" not in table([record(config={"data": "digits"})])

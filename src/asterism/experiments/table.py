@@ -15,6 +15,7 @@ from asterism.experiments.results import MethodRow, RunResult, method_rows
 
 TEXT_COLUMNS = 2  # method and cut; the rest are numbers, aligned right
 NONE = "–"
+MOST_LAYERS = 6  # with a column each; of deeper networks the total alone
 
 
 def table(records: Sequence[RunResult], *, caption: str = "") -> str:
@@ -32,10 +33,13 @@ def table(records: Sequence[RunResult], *, caption: str = "") -> str:
     if not records:
         raise InputError("no result records to tabulate")
     layers, data = list(records[0]["layers"]), records[0]["config"].get("data", "mnist")
-    percents = [f"{layer} %" for layer in (*layers, "Total")]
+    shown = layers if len(layers) <= MOST_LAYERS else []
+    percents = [f"{layer} %" for layer in (*shown, "Total")]
     rows = [["Method", "Cut", *percents, "Non-zeros", "Test error %", "Seeds", "Epochs"]]
     for method, cuts in groupby(method_rows(records), key=lambda row: row.method):
-        rows += [_our_row(row, layers) for row in cuts]
+        for row in cuts:
+            _check_comparable(row.method, row.seeds, layers)
+            rows.append(_our_row(row, shown))
         published = TABLE_1.get("reference" if method == "dense" else method)
         if published and set(layers) == set(LAYERS) and data == "mnist":
             rows.append(_paper_row(published, layers))
@@ -43,7 +47,6 @@ def table(records: Sequence[RunResult], *, caption: str = "") -> str:
 
 
 def _our_row(row: MethodRow, layers: Sequence[str]) -> list[str]:
-    _check_comparable(row.method, row.seeds, layers)
     spread = "" if row.spread is None else f" ± {row.spread:.2f}"
     epochs = sorted({result["epochs"] for result in row.seeds})
     return [
