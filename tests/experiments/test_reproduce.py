@@ -33,12 +33,13 @@ def epochs(chosen: Budget, key: str) -> int:
     return planned_epochs(make_job(chosen, key, seed=0))
 
 
-@pytest.mark.parametrize("name", ["tradeoff", "lenet300", "record"])
+@pytest.mark.parametrize("name", ["tradeoff", "lenet300", "record", "cifar10"])
 def test_re_weighting_and_its_control_have_the_same_epochs(name: str) -> None:
     chosen = budget(name)
     for key in chosen.methods:
         if key.startswith("magnitude"):
-            pairs = (key.replace("magnitude", other) for other in ("reweighted_l1", "record"))
+            others = ("reweighted_l1", "gradual_l1", "record")
+            pairs = (key.replace("magnitude", other) for other in others)
             (ours,) = [each for each in pairs if each in chosen.methods]
             assert epochs(chosen, key) == epochs(chosen, ours), key
 

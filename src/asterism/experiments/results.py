@@ -70,6 +70,7 @@ METHOD_NAMES = {
     "reweighted_l2": "Re-weighted ℓ2",
     "focuss": "FOCUSS (p = 0.5)",
     "gradual_l1": "Gradual re-weighted ℓ1",
+    "gradual_l2": "Gradual re-weighted ℓ2",
     "gradual_focuss": "Gradual FOCUSS (p = 0.5)",
     "dns": "DNS",
     "lwc": "LWC",

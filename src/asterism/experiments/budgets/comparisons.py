@@ -80,12 +80,16 @@ ABLATION = Budget(
 )
 
 
-def forms(density: float, epochs: tuple[int, int, int]) -> dict[str, Method]:
+def forms(
+    density: float, epochs: tuple[int, int, int], tuned: tuple[int, int, float]
+) -> dict[str, Method]:
     """Forms of re-weighting beside magnitude pruning and RigL, at the same epochs.
 
     density  the share of the weights that stays
     epochs   re-weighting, cutting, retraining; where there is one stage for the first two, it has
              the epochs of both. RigL, which needs no dense network, has those of its training too
+    tuned    cutting, retraining and learning rate that are best for the control, and for gradual
+             re-weighting as well
     """
     reweighting, cutting, retraining = epochs
     both = reweighting + cutting
@@ -100,13 +104,21 @@ def forms(density: float, epochs: tuple[int, int, int]) -> dict[str, Method]:
         "gradual_l1+tau=0.1": replace(gradual, penalty=ReweightedL1(0.1)),
         "gradual_focuss": replace(gradual, penalty=Focuss(0.5, 0.3)),
     }
-    return {key: Then(phase, retrain) for key, phase in phases.items()}
+    cut_epochs, retrain_epochs, lr = tuned
+    best = Polish(retrain_epochs=retrain_epochs, lr=lr)
+    return {
+        **{key: Then(phase, retrain) for key, phase in phases.items()},
+        **{
+            f"{key}@tuned": Then(replace(cut, cut_epochs=cut_epochs, lr=lr), best)
+            for key, cut in (("gradual_l1", gradual), ("magnitude", control(density, both)))
+        },
+    }
 
 
 FORMS = Budget(
     {
         "dense": Dense(epochs=20),
-        **forms(0.005, epochs=(6, 2, 8)),
+        **forms(0.005, epochs=(6, 2, 8), tuned=(10, 6, 0.2)),
         "rigl": RiggedLottery(0.005, epochs=36, lr=0.05),
     },
     model="lenet300",
