@@ -98,6 +98,11 @@ def test_another_network_has_no_paper_row() -> None:
     assert text.endswith("|\n\nDigits, 10 epochs.")
 
 
+def test_a_variant_that_is_no_density_is_named() -> None:
+    rows = cells(table([record("magnitude@tuned"), record("magnitude@5")]))[2:]
+    assert [row[0] for row in rows] == ["Magnitude pruning", "Magnitude pruning @tuned"]
+
+
 def test_a_deep_network_has_no_column_for_each_layer() -> None:
     deep = {f"conv{number}": 5.0 for number in range(7)}
     header, _, row = cells(table([record(layers=deep)]))

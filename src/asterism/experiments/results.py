@@ -105,6 +105,11 @@ class MethodRow:
         return f"{self.name} @{variant}" if known and variant else self.name
 
     @property
+    def table_name(self) -> str:
+        """The method, and its variant where that is no density: of that a table has a column."""
+        return self.name if _number(self.method.partition("@")[2]) else self.full_name
+
+    @property
     def nonzeros(self) -> float:
         return fmean(result["nonzeros"] for result in self.seeds)
 

@@ -50,7 +50,7 @@ def _our_row(row: MethodRow, layers: Sequence[str]) -> list[str]:
     spread = "" if row.spread is None else f" ± {row.spread:.2f}"
     epochs = sorted({result["epochs"] for result in row.seeds})
     return [
-        row.name,
+        row.table_name,
         row.cut or NONE,
         *(f"{fmean(result['layers'][layer] for result in row.seeds):.2f}" for layer in layers),
         f"{row.density_percent:.2f}",
