@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from asterism.experiments.budgets.budget import Budget
 from asterism.experiments.data.augmentation import CROP_AND_FLIP
 from asterism.experiments.methods import (
@@ -26,40 +29,31 @@ PENALTIES: dict[str, tuple[Penalty, float]] = {
 """Each with its lam."""
 
 
-def retrained(cutting: GradualMagnitude) -> Method:
-    """What a cut has left, without a penalty, on the compacted network."""
-    return Then(cutting, Polish(retrain_epochs=RETRAIN_EPOCHS, lr=LR, augment=CROP_AND_FLIP))
+def cut_and_retrained(
+    density: float, method: type[GradualMagnitude] = GradualMagnitude, **own: Any
+) -> Method:
+    """A cut, then retraining without a penalty on the compacted network.
 
-
-def magnitude(density: float) -> Method:
-    """The control."""
-    return retrained(
-        GradualMagnitude(
-            density,
-            cut_epochs=CUT_EPOCHS,
-            retrain_epochs=0,
-            lr=LR,
-            weight_decay=WEIGHT_DECAY,
-            augment=CROP_AND_FLIP,
-        )
+    density  the share of all weights that stays
+    method   the control, or a kind of it that does more
+    own      settings that the method has beyond the control's
+    """
+    cut = method(
+        density,
+        cut_epochs=CUT_EPOCHS,
+        retrain_epochs=0,
+        lr=LR,
+        weight_decay=WEIGHT_DECAY,
+        augment=CROP_AND_FLIP,
+        **own,
     )
+    return Then(cut, Polish(retrain_epochs=RETRAIN_EPOCHS, lr=LR, augment=CROP_AND_FLIP))
 
 
 def gradual(key: str, density: float) -> Method:
     """The control's cut, with a penalty that pulls meanwhile."""
     penalty, lam = PENALTIES[key]
-    return retrained(
-        GradualReweighting(
-            density,
-            cut_epochs=CUT_EPOCHS,
-            retrain_epochs=0,
-            lr=LR,
-            weight_decay=WEIGHT_DECAY,
-            augment=CROP_AND_FLIP,
-            penalty=penalty,
-            lam=lam,
-        )
-    )
+    return cut_and_retrained(density, GradualReweighting, penalty=penalty, lam=lam)
 
 
 def rigl(density: float) -> Method:
@@ -74,7 +68,7 @@ def rigl(density: float) -> Method:
 
 def at(density: float, keys: tuple[str, ...]) -> dict[str, Method]:
     """These rows at one density, keys as in "magnitude@5" for 5 %."""
-    others = {"magnitude": magnitude, "rigl": rigl}
+    others: dict[str, Callable[[float], Method]] = {"magnitude": cut_and_retrained, "rigl": rigl}
     return {
         f"{key}@{100 * density:g}": others[key](density) if key in others else gradual(key, density)
         for key in keys
