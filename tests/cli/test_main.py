@@ -51,6 +51,15 @@ def test_reproduce_can_be_quiet(smoke):
     assert "dense" in done.stdout.lower()
 
 
+def test_data_of_another_network_is_one_line(tmp_path):
+    out = tmp_path / "run"
+    done = asterism("reproduce", "--budget", "cifar10", "--data", "digits", "--out", out)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("asterism: ResNet-8 takes images of 3×32×32, and those of digits have")
+    assert not out.exists()
+
+
 def test_the_saved_models_are_as_sparse_as_the_records_say(smoke):
     for record in json.loads((smoke / "results.json").read_text()):
         path = smoke / f"{record['method']}-0" / "model.safetensors"

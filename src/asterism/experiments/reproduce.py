@@ -70,13 +70,7 @@ def reproduce(
     only       the name of one job, which alone is done, after the dense one that it needs
     monitor    a display of progress
     """
-    found, expected = tuple(data.train.images.shape[1:]), INPUT_SHAPES[budget.model]
-    if found != expected:
-        raise InputError(
-            f"{NETWORK_NAMES[budget.model]} takes images of {_sizes(expected)}, and those of"
-            f" {data.name} have {_sizes(found)}: choose another budget or other data"
-        )
-    data = limit(data, budget.train_images)
+    data = data_of(budget, data)
     todo = jobs(budget, methods, seeds, threads)
     if threads is not None and (scheduler or only):  # machines have different numbers of cores
         todo = [replace(job, threads=threads) for job in todo]
@@ -189,6 +183,17 @@ def select(budget: Budget, methods: Sequence[str] | None) -> list[str]:
         if key not in budget.methods:
             raise InputError(f"unknown method {key!r}: choose from {', '.join(budget.methods)}")
     return [key for key in budget.methods if key == "dense" or key in methods]
+
+
+def data_of(budget: Budget, data: Dataset) -> Dataset:
+    """The images that a budget trains on; an error for those that its network does not take."""
+    found, expected = tuple(data.train.images.shape[1:]), INPUT_SHAPES[budget.model]
+    if found != expected:
+        raise InputError(
+            f"{NETWORK_NAMES[budget.model]} takes images of {_sizes(expected)}, and those of"
+            f" {data.name} have {_sizes(found)}: choose another budget or other data"
+        )
+    return limit(data, budget.train_images)
 
 
 def limit(data: Dataset, images: int | None) -> Dataset:

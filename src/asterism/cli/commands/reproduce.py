@@ -106,8 +106,8 @@ def reproduce(
     from asterism.experiments.data import load
     from asterism.experiments.duration import expected_seconds, in_words
     from asterism.experiments.networks import DATA, NETWORK_NAMES
+    from asterism.experiments.reproduce import data_of
     from asterism.experiments.reproduce import jobs as all_jobs
-    from asterism.experiments.reproduce import limit
     from asterism.experiments.reproduce import reproduce as run_all
 
     text = is_text(as_json, as_csv)
@@ -123,9 +123,9 @@ def reproduce(
     with resumable():
         todo = all_jobs(chosen, keys, seeds, threads)
         say(f"{network} on {data}, budget {budget.value}: {len(todo)} trainings, into {out}/")
-        dataset = load(data)
+        dataset = data_of(chosen, load(data))
         if scheduler is None and only is None:
-            left = expected_seconds(todo, limit(dataset, chosen.train_images), out, workers=jobs)
+            left = expected_seconds(todo, dataset, out, workers=jobs)
             say(f"{in_words(left)} on this machine, {jobs} at a time; Ctrl-C keeps what is done")
         with monitoring(chosen, keys, seeds) as monitor:
             if tensorboard is not None:
