@@ -1,12 +1,12 @@
-"""Weights left against test error on LeNet-5: all that is committed here, among published points.
+"""Weights left against test error: all that is committed here, among published points.
 
-python experiments/tradeoff.py        # writes tradeoff.svg and tradeoff-dark.svg beside it
+python experiments/tradeoff.py    # writes tradeoff.svg (LeNet-5), cifar10.svg, and both dark
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,22 +18,72 @@ from matplotlib.figure import Figure
 
 from asterism.experiments.figure import STYLE
 from asterism.report.drawing.labels import Label, label_points
-from asterism.report.published import LENET5
+from asterism.report.published import CIFAR10, LENET5, PublishedPoint
 
 HERE = Path(__file__).parent
-POINTS = {
-    "reweighted_l1": "ours, ℓ1",
-    "reweighted_l2": "ours, ℓ2",
-    "focuss": "ours, FOCUSS",
-    "record@1540": "ours, 1,540 weights",
-    "record@1239": "ours, 1,239 weights",
-}
-LINES = {
-    "reweighted_l1@": "re-weighted ℓ1, 16 epochs",
-    "magnitude@": "magnitude pruning, 16 epochs",
-}
-MOST, FEWEST = 10_500, 700
-HIGHEST = 2.0  # per cent
+
+
+class Picture(NamedTuple):
+    """One figure.
+
+    file       its name, without ending
+    weights    of the dense network
+    dense      the folder of its results
+    lines      groups of rows: the folder and how their keys begin, and what the legend calls them
+    points     single rows: folder and key, and the name beside them
+    published  points of others
+    shown      numbers of weights, most first
+    errors     lowest and highest, in per cent
+    ticks      numbers of weights
+    """
+
+    file: str
+    weights: int
+    dense: str
+    lines: dict[tuple[str, str], str]
+    points: dict[tuple[str, str], str]
+    published: Sequence[PublishedPoint]
+    shown: tuple[int, int]
+    errors: tuple[float, float]
+    ticks: tuple[int, ...]
+
+
+PICTURES = (
+    Picture(
+        "tradeoff",
+        430_500,
+        "standard",
+        {
+            ("tradeoff", "reweighted_l1@"): "re-weighted ℓ1, 16 epochs",
+            ("tradeoff", "magnitude@"): "magnitude pruning, 16 epochs",
+        },
+        {
+            ("standard", "reweighted_l1"): "ours, ℓ1",
+            ("standard", "reweighted_l2"): "ours, ℓ2",
+            ("standard", "focuss"): "ours, FOCUSS",
+            ("record", "record@1540"): "ours, 1,540 weights",
+            ("record", "record@1239"): "ours, 1,239 weights",
+        },
+        LENET5,
+        (10_500, 700),
+        (0.5, 2.0),
+        (10_000, 5_000, 2_000, 1_000),
+    ),
+    Picture(
+        "cifar10",
+        77_360,
+        "cifar10",
+        {
+            ("cifar10", "gradual_l1@"): "ResNet-8, re-weighted ℓ1, 40 + 12 epochs",
+            ("cifar10", "magnitude@"): "ResNet-8, magnitude pruning, 40 + 12 epochs",
+        },
+        {},
+        CIFAR10,
+        (140_000, 1_200),
+        (5.0, 34.0),
+        (100_000, 50_000, 20_000, 10_000, 5_000, 2_000),
+    ),
+)
 
 
 class Theme(NamedTuple):
@@ -62,11 +112,12 @@ class Mean(NamedTuple):
 
 
 def main() -> None:
-    for theme in (LIGHT, DARK):
-        with rc_context({**STYLE, **style(theme)}):
-            figure = draw(theme)
-            path = HERE / f"tradeoff{theme.suffix}.svg"
-            figure.savefig(path, metadata={"Date": None}, transparent=True)
+    for picture in PICTURES:
+        for theme in (LIGHT, DARK):
+            with rc_context({**STYLE, **style(theme)}):
+                figure = draw(picture, theme)
+                path = HERE / f"{picture.file}{theme.suffix}.svg"
+                figure.savefig(path, metadata={"Date": None}, transparent=True)
 
 
 def style(theme: Theme) -> dict[Any, Any]:
@@ -75,34 +126,42 @@ def style(theme: Theme) -> dict[Any, Any]:
     return {**ink, **faint, "ytick.labelcolor": theme.ink, "grid.color": theme.grid}
 
 
-def draw(theme: Theme) -> Figure:
+def draw(picture: Picture, theme: Theme) -> Figure:
     figure = Figure(figsize=(7.4, 4.6), layout="constrained")
     axes = figure.subplots()
-    axes.set(xscale="log", xlim=(MOST, FEWEST), ylim=(0.5, HIGHEST))  # sparser to the right
-    axes.set_xticks([10_000, 5_000, 2_000, 1_000], ["10,000", "5,000", "2,000", "1,000"])
+    axes.set(xscale="log", xlim=picture.shown, ylim=picture.errors)  # sparser to the right
+    axes.set_xticks(picture.ticks, [f"{tick:,}" for tick in picture.ticks])
     axes.minorticks_off()
-    axes.set(xlabel="Weights left of 430,500", ylabel="Test error (%)")
-    taken = draw_dense(axes, theme)
-    for (key, name), colour in zip(LINES.items(), (theme.line, theme.other), strict=True):
-        line = [mean for mean in means("tradeoff") if mean.method.startswith(key)]
+    axes.set(xlabel="Weights left", ylabel="Test error (%)")
+    taken = draw_dense(axes, picture, theme)
+    colours = (theme.line, theme.other)
+    for ((folder, key), name), colour in zip(picture.lines.items(), colours, strict=True):
+        line = [mean for mean in means(folder) if mean.method.startswith(key)]
         bars(axes, line, colour, fmt="o-", markersize=3, linewidth=1.2, label=name)
         taken += around(line)
-    points = [each for name in ("standard", "record") for each in means(name)]
-    points = [each for each in points if each.method in POINTS]
-    bars(axes, points, theme.ours, fmt="o", markersize=7, label="our best, three seeds")
-    labels = [Label(each.weights, each.error, POINTS[each.method], theme.ink) for each in points]
-    labels += draw_published(axes, theme)
+    labels = []
+    if picture.points:
+        points = {
+            name: mean
+            for (folder, key), name in picture.points.items()
+            for mean in means(folder)
+            if mean.method == key
+        }
+        bars(axes, points.values(), theme.ours, fmt="o", markersize=7, label="our best, 3 seeds")
+        labels += [Label(m.weights, m.error, name, theme.ink) for name, m in points.items()]
+        taken += around(list(points.values()))
+    labels += draw_published(axes, picture, theme)
     axes.legend(frameon=False, loc="upper left", labelcolor=theme.ink)
-    label_points(axes, labels, taken + around(points))
+    label_points(axes, labels, taken)
     return figure
 
 
-def draw_dense(axes: Axes, theme: Theme) -> list[tuple[float, float]]:
+def draw_dense(axes: Axes, picture: Picture, theme: Theme) -> list[tuple[float, float]]:
     """A line at the dense network's error; returns where it is."""
-    (dense,) = [mean for mean in means("standard") if mean.method == "dense"]
+    (dense,) = [mean for mean in means(picture.dense) if mean.method == "dense"]
     axes.axhline(dense.error, color=theme.faint, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.annotate(
-        "dense\n430,500",
+        f"dense\n{picture.weights:,}",
         (1, dense.error),
         xycoords=("axes fraction", "data"),
         xytext=(4, 0),
@@ -111,15 +170,17 @@ def draw_dense(axes: Axes, theme: Theme) -> list[tuple[float, float]]:
         fontsize=8,
         color=theme.faint,
     )
-    return [(FEWEST * (MOST / FEWEST) ** (part / 60), dense.error) for part in range(61)]
+    most, fewest = picture.shown
+    return [(fewest * (most / fewest) ** (part / 60), dense.error) for part in range(61)]
 
 
-def draw_published(axes: Axes, theme: Theme) -> list[Label]:
+def draw_published(axes: Axes, picture: Picture, theme: Theme) -> list[Label]:
     """Hollow points; returns their names."""
+    (most, fewest), (_, highest) = picture.shown, picture.errors
     shown = [
         each
-        for each in LENET5
-        if FEWEST < each.nonzeros < MOST and each.test_error_percent < HIGHEST
+        for each in picture.published
+        if fewest < each.nonzeros < most and each.test_error_percent < highest
     ]
     places = [(each.nonzeros, each.test_error_percent) for each in shown]
     axes.plot(

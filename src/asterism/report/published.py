@@ -1,6 +1,7 @@
 """What others have published for the same network and data, as facts with their source.
 
-Only what was read in the source itself; a ratio is turned into a number of weights.
+Only what was read in the source itself, but where a source is marked as cited by others; a share or
+a ratio is turned into a number of weights.
 """
 
 from __future__ import annotations
@@ -88,12 +89,27 @@ LENET300 = (
 
 RESNET20 = (
     PublishedPoint(
-        "surgery in distiller",
+        "ResNet-20 31 %, distiller",
         83_184,
         8.57,
         "Intel's distiller, its example of network surgery on ResNet-20 (31 %)",
     ),
 )
+
+SHRINKBENCH = "Carreira-Perpiñán & Idelbayev 2018, Learning-Compression, in ShrinkBench's table"
+DPF = "Lin et al. 2020, Dynamic Model Pruning with Feedback, 300 epochs, as others cite it"
+
+CIFAR10 = (
+    *RESNET20,
+    PublishedPoint("ResNet-20 10 %, DPF", 26_834, 9.12, DPF),
+    PublishedPoint("ResNet-20 5 %, DPF", 13_417, 11.99, DPF),
+    PublishedPoint("ResNet-32 10 %, LC", 46_187, 7.88, SHRINKBENCH),
+    PublishedPoint("ResNet-32 5 %, LC", 23_094, 9.26, SHRINKBENCH),
+    PublishedPoint("ResNet-32 3 %, LC", 13_856, 10.74, SHRINKBENCH),
+    PublishedPoint("ResNet-56 5 %, LC", 42_575, 7.51, SHRINKBENCH),
+    PublishedPoint("ResNet-56 3 %, LC", 25_545, 8.21, SHRINKBENCH),
+)
+"""Of residual networks of any size, for a figure of them all."""
 
 KNOWN = {
     ("lenet5", "mnist"): LENET5,

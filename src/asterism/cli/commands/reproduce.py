@@ -45,7 +45,8 @@ def reproduce(
             help="smoke: seconds; quick: minutes; standard: our numbers; paper: literal;"
             " tradeoff: against the control at many densities; ablation: one thing changed at a"
             " time; record: as few weights as we can; lenet300: the other network;"
-            " forms: forms of re-weighting on it; cifar10: ResNet-8.",
+            " forms: forms of re-weighting on it; cifar10: ResNet-8; resnet20:"
+            " ResNet-20.",
         ),
     ] = BudgetName.quick,
     methods: Annotated[

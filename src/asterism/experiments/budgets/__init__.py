@@ -15,14 +15,16 @@ comparisons  re-weighting beside the control
 records      as few weights as we can
              record    re-weighted ℓ1, then further cuts and long retraining
              lenet300  the other network of the benchmark, LeNet-300-100
-cifar10      ResNet-8 on CIFAR-10
+cifar10      residual networks on CIFAR-10
+             cifar10   ResNet-8
+             resnet20  ResNet-20
 """
 
 from __future__ import annotations
 
 from asterism.errors import InputError
 from asterism.experiments.budgets.budget import GREEDY, NOISE, Budget
-from asterism.experiments.budgets.cifar10 import CIFAR10
+from asterism.experiments.budgets.cifar10 import CIFAR10, RESNET20
 from asterism.experiments.budgets.comparisons import ABLATION, FORMS, TRADEOFF
 from asterism.experiments.budgets.records import LENET300, RECORD
 from asterism.experiments.budgets.table1 import LENET5_WEIGHTS, PAPER, QUICK, SMOKE, STANDARD
@@ -40,6 +42,7 @@ BUDGETS = {
     "lenet300": LENET300,
     "forms": FORMS,
     "cifar10": CIFAR10,
+    "resnet20": RESNET20,
 }
 
 

@@ -1,9 +1,8 @@
-"""ResNet-8 on CIFAR-10: re-weighting beside magnitude pruning and RigL, at the same epochs."""
+"""Residual networks on CIFAR-10: re-weighting, magnitude pruning and RigL at the same epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from asterism.experiments.budgets.budget import Budget
 from asterism.experiments.data.augmentation import CROP_AND_FLIP
@@ -18,7 +17,6 @@ from asterism.experiments.methods import (
 )
 from asterism.scaling.penalties import Focuss, Penalty, ReweightedL1, ReweightedL2
 
-DENSE_EPOCHS, CUT_EPOCHS, RETRAIN_EPOCHS = 40, 6, 6
 LR, WEIGHT_DECAY = 0.05, 2e-4
 
 PENALTIES: dict[str, tuple[Penalty, float]] = {
@@ -29,65 +27,61 @@ PENALTIES: dict[str, tuple[Penalty, float]] = {
 """Each with its lam."""
 
 
+class Epochs(NamedTuple):
+    """Of the dense network, of the cut from there on, and of retraining what is left."""
+
+    dense: int
+    cut: int
+    retrain: int
+
+
 def cut_and_retrained(
-    density: float, method: type[GradualMagnitude] = GradualMagnitude, **own: Any
+    density: float, epochs: Epochs, method: type[GradualMagnitude] = GradualMagnitude, **own: Any
 ) -> Method:
     """A cut, then retraining without a penalty on the compacted network.
 
     density  the share of all weights that stays
+    epochs   of the cut and of retraining
     method   the control, or a kind of it that does more
     own      settings that the method has beyond the control's
     """
     cut = method(
         density,
-        cut_epochs=CUT_EPOCHS,
+        cut_epochs=epochs.cut,
         retrain_epochs=0,
         lr=LR,
         weight_decay=WEIGHT_DECAY,
         augment=CROP_AND_FLIP,
         **own,
     )
-    return Then(cut, Polish(retrain_epochs=RETRAIN_EPOCHS, lr=LR, augment=CROP_AND_FLIP))
+    return Then(cut, Polish(retrain_epochs=epochs.retrain, lr=LR, augment=CROP_AND_FLIP))
 
 
-def gradual(key: str, density: float) -> Method:
-    """The control's cut, with a penalty that pulls meanwhile."""
+def row(key: str, density: float, epochs: Epochs) -> Method:
+    """The control; its cut with a penalty that pulls meanwhile; or RigL, with all epochs."""
+    if key == "magnitude":
+        return cut_and_retrained(density, epochs)
+    if key == "rigl":
+        return RiggedLottery(
+            density, epochs=sum(epochs), weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP
+        )
     penalty, lam = PENALTIES[key]
-    return cut_and_retrained(density, GradualReweighting, penalty=penalty, lam=lam)
+    return cut_and_retrained(density, epochs, GradualReweighting, penalty=penalty, lam=lam)
 
 
-def rigl(density: float) -> Method:
-    """From the initial values, with the epochs of the dense network and of the cut together."""
-    return RiggedLottery(
-        density,
-        epochs=DENSE_EPOCHS + CUT_EPOCHS + RETRAIN_EPOCHS,
-        weight_decay=WEIGHT_DECAY,
-        augment=CROP_AND_FLIP,
-    )
-
-
-def at(density: float, keys: tuple[str, ...]) -> dict[str, Method]:
-    """These rows at one density, keys as in "magnitude@5" for 5 %."""
-    others: dict[str, Callable[[float], Method]] = {"magnitude": cut_and_retrained, "rigl": rigl}
-    return {
-        f"{key}@{100 * density:g}": others[key](density) if key in others else gradual(key, density)
-        for key in keys
+def budget(model: str, epochs: Epochs, keys: dict[float, tuple[str, ...]]) -> Budget:
+    """The dense network, and at each density its rows, keys as in "magnitude@5" for 5 %."""
+    dense = Dense(epochs=epochs.dense, lr=0.1, weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP)
+    rows = {
+        f"{key}@{100 * density:g}": row(key, density, epochs)
+        for density, wanted in keys.items()
+        for key in wanted
     }
+    return Budget({"dense": dense, **rows}, batch_size=64, model=model)
 
 
 MAIN = ("gradual_l1", "magnitude")
 ALL = (*PENALTIES, "magnitude", "rigl")
 
-CIFAR10 = Budget(
-    {
-        "dense": Dense(
-            epochs=DENSE_EPOCHS, lr=0.1, weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP
-        ),
-        **at(0.2, MAIN),
-        **at(0.1, MAIN),
-        **at(0.05, ALL),
-        **at(0.02, ALL),
-    },
-    batch_size=64,
-    model="resnet8",
-)
+CIFAR10 = budget("resnet8", Epochs(40, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL})
+RESNET20 = budget("resnet20", Epochs(60, 12, 12), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN})
