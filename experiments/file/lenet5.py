@@ -1,10 +1,10 @@
 """The smallest file: a sparse LeNet-5, its values learnt in codebooks, saved with its graph.
 
-    asterism reproduce --budget record --methods record@1239 --seeds 3 --out runs/record
-    python experiments/file/lenet5.py runs/record/record@1239-0 --out experiments/file
+    python experiments/file/lenet5.py experiments/record/lenet5-record@1239-0.asterism
 
-Validation images chose the bits, by hand, on seed 0. The test images are read once, from
-the written file, run by the runtime; --explore leaves them alone.
+The networks are those of `asterism reproduce --budget record`, kept without loss. Validation images
+chose the settings, by hand, on seed 0. The test images are read once, from the written file, run by
+the runtime; --explore leaves them alone.
 """
 
 from __future__ import annotations
@@ -17,74 +17,76 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from asterism import compact, live_forward, runtime, save
+from asterism import compact, live_forward, load_state_dict, runtime, save
 from asterism.experiments.data import Dataset, Split, load
 from asterism.experiments.data.augmentation import Shift
-from asterism.experiments.jobs import load_model
 from asterism.experiments.networks import lenet5
 from asterism.experiments.training import batches
 from asterism.export.codebooks import Codebooks
 from asterism.scaling.schedules import warmup_cosine
-from asterism.storage.atomic_files import read_json, write_json
+from asterism.storage.atomic_files import write_json
 from asterism.weights.metrics import error_percent
-from asterism.weights.names import owner
 
 BATCH = 128
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("--bits", type=int, nargs=4, default=[4] * 4, help="of each layer")
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("network", type=Path, help="a file without loss")
+    parser.add_argument("--bits", type=int, default=3, help="of a weight's value")
+    parser.add_argument("--bias-bits", type=int, default=2)
+    parser.add_argument("--price", type=float, default=0.003, help="of a bit, at the end")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument("--explore", action="store_true", help="read no test image")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    data, seed = load("mnist"), int(options.run.name.rpartition("-")[2])
+    data, seed = load("mnist"), int(options.network.stem.rpartition("-")[2])
     network = lenet5()
-    network.load_state_dict(load_model(options.run / "model.safetensors"))
+    network.load_state_dict(load_state_dict(options.network))
     small = compact(network).model
-    by_layer = dict(zip(("conv1", "conv2", "fc1", "fc2"), options.bits, strict=True))
-    bits = {name: by_layer[owner(name)] for name, _ in small.named_parameters()}
-    quantise(small, data, bits, options.epochs, options.lr, seed)
-    path = options.out / f"lenet5-{options.run.name}.asterism"
+    quantise(small, data, options, seed)
+    small = compact(small).model  # bits have a price: more weights are zero now
+    path = options.out / options.network.name
+    bits = bits_of(small, options)
     size = save(small, path, example_inputs=data.train.images[:1], mode="small", bits=bits)
     result = {
         "file": path.name,
         "bytes": size,
         "seed": seed,
-        "bits": options.bits,
-        "epochs": options.epochs,
-        "lr": options.lr,
+        **{key: getattr(options, key) for key in ("bits", "bias_bits", "price", "epochs", "lr")},
         "nonzeros": sum(int(p.count_nonzero()) for p in small.parameters() if p.dim() > 1),
         "validation_error_percent": error_of_file(path, data.validation),
-        "from": read_json(options.run / "result.json")["config"],
         "command": " ".join(["python", "experiments/file/lenet5.py", *sys.argv[1:]]),
     }
     if not options.explore:
         result["test_error_percent"] = error_of_file(path, data.test)
     write_json(path.with_suffix(".json"), result)
-    print({key: value for key, value in result.items() if key not in ("from", "command")})
+    print({key: value for key, value in result.items() if key != "command"})
 
 
-def quantise(
-    network: nn.Module,
-    data: Dataset,
-    bits: dict[str, int],
-    epochs: int,
-    lr: float,
-    seed: int,
-) -> None:
-    """Learns the codebooks on shifted images, through the live weights."""
+def bits_of(network: nn.Module, options: argparse.Namespace) -> dict[str, int]:
+    named = network.named_parameters()
+    return {name: options.bits if p.dim() > 1 else options.bias_bits for name, p in named}
+
+
+def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, seed: int) -> None:
+    """Learns the codebooks on shifted images, through the live weights.
+
+    The price of a bit rises during the first half of the epochs; in the last tenth the codebooks
+    stay as they are, and weights alone move.
+    """
     forward = live_forward(network, data.train.images[:1])
-    sgd = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9, nesterov=True)
-    optimizer = Codebooks(sgd, network, bits)
-    images = len(data.train.labels)
-    rate, steps = warmup_cosine(lr), epochs * -(-images // BATCH)
+    sgd = torch.optim.SGD(network.parameters(), lr=options.lr, momentum=0.9, nesterov=True)
+    optimizer = Codebooks(sgd, network, bits_of(network, options))
+    images, epochs = len(data.train.labels), options.epochs
+    rate, steps = warmup_cosine(options.lr), epochs * -(-images // BATCH)
     for epoch in range(epochs):
+        optimizer.price = options.price * min(1, 2 * epoch / epochs)
+        if epoch == epochs * 9 // 10:
+            optimizer.renew_every = steps + 1
         for batch in batches(data.train, images, seed + 5000, epoch, BATCH, Shift(1)):
             optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
             optimizer.zero_grad()

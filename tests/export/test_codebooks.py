@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import given
 from torch import nn
 
 from asterism import load_state_dict, save
 from asterism.errors import InputError
-from asterism.export.codebooks import Codebooks
+from asterism.export.codebooks import Codebooks, regions
 
 
 def sparse_mlp() -> nn.Module:
@@ -79,9 +81,48 @@ def test_what_it_trained_is_saved_without_loss_at_the_same_bits(tmp_path) -> Non
         torch.testing.assert_close(found, model.state_dict()[name], rtol=0.02, atol=1e-4, msg=name)
 
 
-def test_a_run_resumes_to_the_same_bits() -> None:
+@given(
+    entries=st.lists(st.floats(-4, 4, width=16), min_size=1, max_size=6, unique=True),
+    costs=st.lists(st.floats(0, 8, width=16), min_size=6, max_size=6),
+)
+def test_each_number_goes_to_the_entry_that_costs_least(entries, costs) -> None:
+    book = torch.tensor(sorted(entries), dtype=torch.float64)
+    price = torch.tensor(costs[: len(book)], dtype=torch.float64)
+    numbers = torch.linspace(-6, 6, 97, dtype=torch.float64)
+    taken, between = regions(book, price)
+    found = taken[torch.bucketize(numbers, between)]
+    each = (numbers[:, None] - book).square() + price
+    torch.testing.assert_close(each.gather(1, found[:, None])[:, 0], each.amin(1))
+
+
+def test_a_price_makes_the_file_smaller_and_leaves_biases(tmp_path) -> None:
+    sizes, kept = [], []
+    for price in (0.0, 0.01, 0.03):
+        model = sparse_mlp()
+        train(model, Codebooks(sgd(model), model, bits=3, renew_every=10, price=price), 100)
+        sizes.append(save(model, tmp_path / "net.asterism", bits=3))
+        weights = [param for param in model.parameters() if param.dim() > 1]
+        kept.append(sum(int(weight.count_nonzero()) for weight in weights))
+        assert all(bool(param.all()) for param in model.parameters() if param.dim() == 1)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 1.1 * sizes[2]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] > kept[2]
+
+
+def test_what_a_price_made_zero_may_return() -> None:
     model = sparse_mlp()
-    optimizer = Codebooks(sgd(model), model, bits=2, renew_every=5)
+    optimizer = Codebooks(sgd(model), model, bits=2, renew_every=1, price=0.1)
+    zeros = (model[0].weight == 0).sum()
+    optimizer.price = 0.0
+    train(model, optimizer, 1)
+    assert (model[0].weight == 0).sum() < zeros
+
+
+@pytest.mark.parametrize("price", [0.0, 0.02])
+def test_a_run_resumes_to_the_same_bits(price: float) -> None:
+    model = sparse_mlp()
+    optimizer = Codebooks(sgd(model), model, bits=2, renew_every=5, price=price)
     train(model, optimizer, 8)
     again = sparse_mlp()
     other = Codebooks(sgd(again), again, bits=2, renew_every=5)
@@ -111,3 +152,5 @@ def test_what_does_not_fit_is_refused() -> None:
         Codebooks(sgd(model), model, bits=3).step(lambda: 0)
     with pytest.raises(InputError, match="renew_every"):
         Codebooks(sgd(model), model, bits=3, renew_every=0)
+    with pytest.raises(InputError, match="price"):
+        Codebooks(sgd(model), model, bits=3, price=-1.0)
