@@ -76,12 +76,20 @@ def common() -> dict[str, Any]:
     model = trained()
     train_loader, valid_loader = loaders()
     images = torch.randn(4, 20)
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for inputs, labels in train_loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+
     return {
         "torch": torch,
         "asterism": asterism,
         "model": model,
         "train_loader": train_loader,
         "valid_loader": valid_loader,
+        "train": train,
         "images": images,
         "x": images.numpy(),
         "inner": torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9),
