@@ -69,6 +69,7 @@ METHOD_NAMES = {
     "reweighted_l1": "Re-weighted ℓ1",
     "reweighted_l2": "Re-weighted ℓ2",
     "focuss": "FOCUSS (p = 0.5)",
+    "ast_l1": "AST itself (ℓ1, lam = 0)",
     "gradual_l1": "Gradual re-weighted ℓ1",
     "gradual_l2": "Gradual re-weighted ℓ2",
     "gradual_focuss": "Gradual FOCUSS (p = 0.5)",

@@ -165,6 +165,11 @@ STANDARD = Budget(
     {
         "dense": Dense(epochs=12),
         **rows((0.0064, 0.0063, 0.0085), epochs=(10, 2, 12)),
+        # AST itself, lam = 0, at the density and the epochs of re-weighted ℓ1.
+        "ast_l1": Then(
+            AST(ReweightedL1(0.1), density=0.0064, cut_epochs=4, retrain_epochs=0),
+            Polish(retrain_epochs=12),
+        ),
         **BASELINES,
         **figure_runs(reweights=8),
     }
