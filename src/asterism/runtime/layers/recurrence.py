@@ -13,7 +13,7 @@ import asterism.runtime.layers.packing as packing
 from asterism.graph.operations.sequences.recurrent import directions_of
 from asterism.graph.stages import Array, FusedLayer, Given
 from asterism.runtime.building import Builder
-from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse
+from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse, side_of
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.steps import Buffer
 
@@ -50,7 +50,8 @@ class Recurrence(Builder):
         own = cost.recurrent(matrices, steps)
         self.choices[layer.place] = own._replace(seconds=own.seconds + choice.seconds)
         padded, cells = -(-units // TURNED) * TURNED, layer.node.op == "lstm"
-        orders = orders_of(units).number if own.sparse else 1
+        side = side_of(self.lanes)
+        orders = orders_of(units, side).number if own.sparse else 1
         # Its state, and of a step the gates and the sums.
         apart = (orders + cells + rows // units) * padded + -(-rows // 32) * 32
         memory = self._state(layer, orders * padded, apart, len(directions), units)
@@ -58,8 +59,11 @@ class Recurrence(Builder):
         extra = self.shapes[layer.out][0] - steps
         for place, (_, matrix, _, bias) in enumerate(directions):
             assert matrix is not None
-            pack = recurrent_sparse if own.sparse else packing.recurrent_dense
-            data = pack(matrix, _or_zeros(bias, rows))
+            bias = _or_zeros(bias, rows)
+            if own.sparse:
+                data = recurrent_sparse(matrix, bias, side)
+            else:
+                data = packing.recurrent_dense(matrix, bias)
             sizes = [steps, units, len(data[2]), not own.sparse]
             sizes += [rows * len(directions), place * rows, wide, place * units]
             sizes += [place * apart, orders, place, len(layer.inputs) > 1, extra]
