@@ -1,13 +1,16 @@
 /* LSTM and GRU over one sequence: the recurrent matrix by its non-zeros, and all gates of a unit in
-   one pass. What the inputs add is there already, for all steps: the layer before has computed it. */
+   one pass. What the inputs add is there already, for a part of the steps: the layer before has computed
+   it. */
 
 enum {
-    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of rows; of 32 if dense */
-    N_ROW, N_PLACE,   /* of the inputs' sums: the numbers of a step, and where this direction's are */
-    N_OUT_ROW, N_OUT, /* the same of the results */
-    N_MEMORY,         /* where in the memory the state of this direction is */
-    N_ORDERS,         /* in how many orders it is there */
-    N_BACKWARD, N_GIVEN, N_CELLS, /* from the last step on; with a state; the cells as a last row */
+    N_FIRST, N_STEPS,          /* the first step of this part, and how many it has */
+    N_UNITS, N_SLICES, N_DENSE, /* slices of rows; of 32 if dense */
+    N_ROW,                     /* the numbers of a step in the inputs' sums, which are those of this part */
+    N_OUT_ROW, N_OUT,          /* in the results, and where this direction's are */
+    N_MEMORY,                  /* where in the memory the state of this direction is */
+    N_ORDERS,                  /* in how many orders it is there */
+    N_BACKWARD, N_GIVEN,       /* from the last step on; with a state */
+    N_CELLS,                   /* the row of results that the cells become; 0: none */
 };
 
 INLINE Vec8 clamp8(Vec8 x, float low, float high)
@@ -206,8 +209,8 @@ INLINE void recurrent(const Step *s, const float *in, float *memory, float *out,
     __builtin_memset(state + units, 0, (padded - units) * sizeof(float));
     for (int64_t i = 0; i < n[N_STEPS]; i++) {
         int64_t t = n[N_BACKWARD] ? n[N_STEPS] - 1 - i : i;
-        Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, opened, units, padded};
-        float *to = out + t * n[N_OUT_ROW] + n[N_OUT];
+        Gates g = {in + t * n[N_ROW], sums, opened, units, padded};
+        float *to = out + (n[N_FIRST] + t) * n[N_OUT_ROW] + n[N_OUT];
         if (n[N_DENSE]) {
             recur_dense(s, state, sums);
         } else {
@@ -222,7 +225,7 @@ INLINE void recurrent(const Step *s, const float *in, float *memory, float *out,
         __builtin_memcpy(to, state, units * sizeof(float));
     }
     if (n[N_CELLS])
-        __builtin_memcpy(out + n[N_STEPS] * n[N_OUT_ROW] + n[N_OUT], cell, units * sizeof(float));
+        __builtin_memcpy(out + n[N_CELLS] * n[N_OUT_ROW] + n[N_OUT], cell, units * sizeof(float));
 }
 
 static void lstm(const Step *s, const float *in, const float *other, float *out, int64_t images)
@@ -239,7 +242,7 @@ static void gru(const Step *s, const float *in, const float *other, float *out, 
 
 /* A sparse layer over many rows of one image, 32 at a time and feature by feature: as fc_sparse over
    images. data as there; the memory holds the columns of inputs and results. */
-enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH }; /* the first as F_ROWS: outputs that have entries */
+enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH, M_FIRST }; /* F_ROWS is the first; the last: of the rows */
 
 static void fc_sparse_rows(const Step *s, const float *in, const float *other, float *out,
                            int64_t images)
@@ -247,6 +250,7 @@ static void fc_sparse_rows(const Step *s, const float *in, const float *other, f
     const int64_t *n = s->size;
     float *columns = (float *)other, *results = columns + n[M_INPUTS] * BLOCK;
     (void)images;
+    in += n[M_FIRST] * n[M_INPUTS];
     for (int64_t row = 0; row < n[M_ROWS]; row += BLOCK) {
         int64_t rows = n[M_ROWS] - row < BLOCK ? n[M_ROWS] - row : BLOCK;
         for (int64_t i = 0; i < BLOCK; i += 8)
