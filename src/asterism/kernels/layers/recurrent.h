@@ -241,8 +241,25 @@ static void gru(const Step *s, const float *in, const float *other, float *out, 
 }
 
 /* A sparse layer over many rows of one image, 32 at a time and feature by feature: as fc_sparse over
-   images. data as there; the memory holds the columns of inputs and results. */
+   images. data as there, but that GROUP outputs are together; the memory holds the columns of inputs, and
+   of the results of a group. */
 enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH, M_FIRST }; /* F_ROWS is the first; the last: of the rows */
+enum { GROUP = 256 };
+
+INLINE void rows_to_columns(const float *in, int64_t inputs, int64_t rows, float *columns)
+{
+    for (int64_t i = 0; i < BLOCK; i += 8)
+        for (int64_t k = 0; k < inputs; k += 8) {
+            const float *from = in + i * inputs + k;
+            if (i + 8 <= rows && k + 8 <= inputs)
+                turn8(columns + k * BLOCK + i, BLOCK, from, inputs);
+            else
+                for (int64_t j = 0; j < 64; j++)
+                    if (k + j / 8 < inputs)
+                        columns[(k + j / 8) * BLOCK + i + j % 8] =
+                            i + j % 8 < rows ? from[j % 8 * inputs + j / 8] : 0;
+        }
+}
 
 static void fc_sparse_rows(const Step *s, const float *in, const float *other, float *out,
                            int64_t images)
@@ -253,24 +270,15 @@ static void fc_sparse_rows(const Step *s, const float *in, const float *other, f
     in += n[M_FIRST] * n[M_INPUTS];
     for (int64_t row = 0; row < n[M_ROWS]; row += BLOCK) {
         int64_t rows = n[M_ROWS] - row < BLOCK ? n[M_ROWS] - row : BLOCK;
-        for (int64_t i = 0; i < BLOCK; i += 8)
-            for (int64_t k = 0; k < n[M_INPUTS]; k += 8) {
-                const float *from = in + (row + i) * n[M_INPUTS] + k;
-                if (i + 8 <= rows && k + 8 <= n[M_INPUTS])
-                    turn8(columns + k * BLOCK + i, BLOCK, from, n[M_INPUTS]);
-                else
-                    for (int64_t j = 0; j < 64; j++)
-                        if (k + j / 8 < n[M_INPUTS])
-                            columns[(k + j / 8) * BLOCK + i + j % 8] =
-                                i + j % 8 < rows ? from[j % 8 * n[M_INPUTS] + j / 8] : 0;
-            }
-        if (rows <= WIDTH)
-            fc_columns(s, columns, results, 1);
-        else if (rows <= 2 * WIDTH)
-            fc_columns(s, columns, results, 2);
-        else
-            fc_columns(s, columns, results, VECTORS);
-        Step turned = {.size = {n[M_WIDTH]}, .out = {.stride = n[M_WIDTH]}};
-        from_columns(&turned, results, other, out + row * n[M_WIDTH], rows);
+        rows_to_columns(in + row * n[M_INPUTS], n[M_INPUTS], rows, columns);
+        for (int64_t o = 0; o < n[M_OUTPUTS]; o += GROUP) {
+            Step group = *s, turned = {.out = {.stride = n[M_WIDTH]}};
+            turned.size[0] = group.size[F_ROWS] = n[M_OUTPUTS] - o < GROUP ? n[M_OUTPUTS] - o : GROUP;
+            group.data[1] = (const int32_t *)s->data[1] + o;
+            group.data[2] = (const int32_t *)s->data[2] + o;
+            group.data[3] = (const float *)s->data[3] + o;
+            fc_sparse(&group, columns, other, results, rows);
+            from_columns(&turned, results, other, out + row * n[M_WIDTH] + o, rows);
+        }
     }
 }

@@ -20,6 +20,8 @@ from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse
 from asterism.runtime.layers.packing import BLOCK, Data
 from asterism.runtime.steps import Buffer
 
+GROUP = 256  # outputs of a product over rows whose results are turned together, as in the kernel
+
 
 class Product(NamedTuple):
     """A layer's matrix times rows of an image, by the fastest kernel.
@@ -55,11 +57,11 @@ class Recurrence(Builder):
         return product.choice
 
     def _product(self, layer: FusedLayer, rows: int) -> Product:
-        outputs, inputs = layer.weight.shape
+        inputs = layer.weight.shape[1]
         choice, other = cost.over_rows(layer.weight, rows, self.lanes), None
         if choice.kernel == "rows":
-            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32))
-            other = Buffer((inputs + outputs) * BLOCK)
+            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32), GROUP)
+            other = Buffer((inputs + GROUP) * BLOCK)
         elif choice.kernel == "sparse":
             data = packing.fc_sparse_one(layer)
         else:
