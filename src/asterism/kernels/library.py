@@ -15,7 +15,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 14  # as in kernels/program.h
+INTERFACE = 15  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512")
 LANES = (4, 8, 16)  # floats in a vector of each
 KERNELS = (
@@ -121,7 +121,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_halve.argtypes = [c_int, c_void_p, c_void_p, c_void_p, c_int64]
     library.asterism_halve_backward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_cover.argtypes = [
-        *(c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64),
+        *(c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64, c_int64),
         *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
     ]
     library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
