@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 14 };
+enum { INTERFACE = 15 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -99,7 +99,7 @@ typedef struct {
     Training training;
 } Kernels;
 
-extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;
+extern const Kernels asterism_portable, asterism_avx2, asterism_avx512vl, asterism_avx512;
 const Kernels *asterism_kernels_of(int level);
 void asterism_layer_norm(const Step *, const float *, const float *, float *, int64_t);
 void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);

@@ -27,6 +27,8 @@ INLINE void shift_left(Vec *acc, const int rows, const int wide)
         Vec next = i % wide + 1 < wide ? acc[i + 1] : splat(0);
 #if WIDTH == 16
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)next, (__m512i)acc[i], 1);
+#elif defined __AVX512VL__
+        acc[i] = (Vec)_mm256_alignr_epi32((__m256i)next, (__m256i)acc[i], 1);
 #else
         acc[i] = __builtin_shufflevector(acc[i], next, 1, 2, 3, 4, 5, 6, 7, 8);
 #endif
@@ -39,6 +41,8 @@ INLINE void shift_right(Vec *acc, const int rows, const int wide)
         Vec before = i % wide ? acc[i - 1] : splat(0);
 #if WIDTH == 16
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)acc[i], (__m512i)before, 15);
+#elif defined __AVX512VL__
+        acc[i] = (Vec)_mm256_alignr_epi32((__m256i)acc[i], (__m256i)before, 7);
 #else
         acc[i] = __builtin_shufflevector(before, acc[i], 7, 8, 9, 10, 11, 12, 13, 14);
 #endif

@@ -7,10 +7,8 @@
 
 enum { ALONE, NEXT, AFTER_NEXT, BOTH };
 
-#if WIDTH == 16
+#if WIDTH >= 8
 #define IN_REGISTER(x) __asm__("" : "+v"(x)) /* or gcc loads it for each product */
-#elif WIDTH == 8
-#define IN_REGISTER(x) __asm__("" : "+x"(x))
 #else
 #define IN_REGISTER(x) (void)(x)
 #endif

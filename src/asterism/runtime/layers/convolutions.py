@@ -88,7 +88,7 @@ class Convolutions(WholeChannelSteps):
         shapes = self.seen(layer), self.own(layer)
         at = windows.window(layer, *shapes)
         rows = None
-        if self.lanes in windows.SUMS:
+        if self.lanes >= windows.COLUMNS:
             rows = windows.by_rows(windows.window(layer, *shapes, by_rows=True), self.lanes)
         planes = self.whole_channels(layer)
         if layer.inputs[0] in self.packed:  # for the kernel by rows, which it is to be
@@ -199,7 +199,7 @@ class Convolutions(WholeChannelSteps):
             around = [after.padding[0], after.rows - after.padding[0] - height]
             data = (*data[:2], np.searchsorted(after.channels, data[2]).astype(np.int32), data[3])
         sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
-        sums = Buffer(len(data[2]) * windows.SUMS[self.lanes] * self.lanes if parts > 1 else 1)
+        sums = Buffer(len(data[2]) * windows.SUMS * self.lanes if parts > 1 else 1)
         self.add(
             "CONV_ROWS",
             layer,
