@@ -168,8 +168,11 @@ INLINE void dense_planes_tile(const Step *s, const float *in, const float *other
         const float *p = in + offset;
         Vec x[DENSE_ROWS];
         UNROLL for (int v = 0; v < vectors; v++) x[v] = *(const Vec *)(p + v * WIDTH);
-        UNROLL for (int k = 0; k < 4; k++)
-            UNROLL for (int v = 0; v < vectors; v++) acc[k][v] += splat(e->weight[k]) * x[v];
+        UNROLL for (int k = 0; k < 4; k++) {
+            Vec w = splat(e->weight[k]);
+            IN_REGISTER(w);
+            UNROLL for (int v = 0; v < vectors; v++) acc[k][v] += w * x[v];
+        }
     }
     UNROLL for (int k = 0; k < 4; k++)
         if (channels[k] >= 0)
