@@ -102,6 +102,18 @@ INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t
     }
 }
 
+/* Where the network's results go may be far: it comes nearer while a tile of them is made. */
+INLINE void fetch_rows(const Step *s, const float *out, int64_t strip, int64_t u, const int rows,
+                       const int wide)
+{
+    const int64_t *n = s->size;
+    const float *to = out + u * n[R_WIDTH] + strip * n[R_STEP];
+    if (s->out.space != OUTPUT || n[R_POOL]) return;
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < wide; v += LANES / WIDTH)
+            __builtin_prefetch(to + r * n[R_WIDTH] + v * WIDTH, 1);
+}
+
 INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t *starts, float bias,
                       float *so_far, int64_t part, int64_t strip, int64_t u, const int rows,
                       const int wide)
@@ -110,6 +122,7 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
     const int sums = rows * wide;
     int64_t left = s->size[R_LEFT], right = s->size[R_RIGHT];
     Vec acc[SUMS], parked[SUMS];
+    if (part + 1 == s->size[R_PARTS]) fetch_rows(s, out, strip, u, rows, wide);
     UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
     for (; right > 0; right--, starts++) {
         add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
