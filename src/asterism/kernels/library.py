@@ -50,7 +50,7 @@ class Step(ctypes.Structure):
         ("source", Operand),
         ("other", Operand),
         ("out", Operand),
-        ("size", c_int64 * 16),
+        ("size", c_int64 * 20),
         ("data", c_void_p * 4),
     )
 

@@ -69,7 +69,7 @@ typedef struct {
     int64_t operation, whole_block, activation;
     float a, b;
     Operand in, other, out;
-    int64_t size[16];
+    int64_t size[20];
     const void *data[4];
 } Step;
 

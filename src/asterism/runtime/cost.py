@@ -143,17 +143,19 @@ def conv(
     layer: FusedLayer,
     at: Window,
     rows: Window | None,
+    to_pack: int,
     turned: int | None,
     planes: WholeChannels | None,
     lanes: int,
 ) -> Choice:
     """The kernel of a convolution; of those that may be None, None is one that cannot run it.
 
-    at      its window strip by strip
-    rows    in whole rows
-    turned  numbers to turn if it is to run on columns
-    planes  what it takes to run on whole channels
-    lanes   floats in a vector
+    at       its window strip by strip
+    rows     in whole rows
+    to_pack  numbers to pack for that
+    turned   numbers to turn if it is to run on columns
+    planes   what it takes to run on whole channels
+    lanes    floats in a vector
     """
     weight = layer.weight
     outputs = live_outputs(layer)
@@ -177,7 +179,7 @@ def conv(
         loads = count_loads(layer, live.reshape(-1, *extent), 0)
         products = ROWS_SPARSE[lanes] * loads + ROWS_SHARED[lanes] * (nonzeros - loads)
         costs["rows"] = (
-            sixteens * (products + shifts) + (STRIDED_PACK if strided else ROWS_PACK) * rows.packed
+            sixteens * (products + shifts) + (STRIDED_PACK if strided else ROWS_PACK) * to_pack
         )
     if turned is not None:
         # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.

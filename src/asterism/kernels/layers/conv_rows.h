@@ -10,7 +10,7 @@
 
    Packed as for conv.h, but in strips of one, two or four vectors, `step` of which are new. The input
    channels come in parts whose lines stay in the first-level cache; the sums of the parts so far
-   are in `other`. */
+   are in `other`. If there is one part, that may be what is added to the result. */
 
 enum {
     R_CHANNELS, R_HEIGHT, R_STRIPS, R_LINE, R_STRIP_PITCH, R_OUT_W, R_WIDTH, R_PLANE, R_STEP,
@@ -18,6 +18,7 @@ enum {
     R_FIRST,         /* the first valid output of a strip that has one before it */
     R_POOL, R_PARTS,
     R_ABOVE, R_BELOW, /* rows of zeros that the next layer reads around the result: its padding */
+    R_ADDED, R_ADDED_BEGIN, R_ADDED_PLANE, /* whether `other` is added to the result, in lines as long */
 };
 
 /* Every lane takes the value of the one after it, or before it, in its row. */
@@ -115,8 +116,8 @@ INLINE void fetch_rows(const Step *s, const float *out, int64_t strip, int64_t u
 }
 
 INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t *starts, float bias,
-                      float *so_far, int64_t part, int64_t strip, int64_t u, const int rows,
-                      const int wide)
+                      float *so_far, const float *added, int64_t part, int64_t strip, int64_t u,
+                      const int rows, const int wide)
 {
     const Entry *e = s->data[0];
     const int sums = rows * wide;
@@ -144,6 +145,8 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
         UNROLL for (int i = 0; i < sums; i++) ((Vec *)so_far)[i] = acc[i];
         return;
     }
+    if (added)
+        UNROLL for (int i = 0; i < sums; i++) acc[i] += *(const Vec *)(added + i * WIDTH);
     if (s->activation == RELU)
         UNROLL for (int i = 0; i < sums; i++) acc[i] = larger(splat(0), acc[i]);
     put_rows(s, out, acc, strip, u, rows, wide);
@@ -163,7 +166,7 @@ static int64_t tile_height(int64_t height, int64_t wide, int64_t even)
 }
 
 /* One part of the input channels, for all output channels of a tile. */
-static void rows_part(const Step *s, const float *in, float *so_far, float *out, int64_t part,
+static void rows_part(const Step *s, const float *in, float *other, float *out, int64_t part,
                       int64_t strip, int64_t u, int64_t height)
 {
     const int64_t *n = s->size;
@@ -171,10 +174,15 @@ static void rows_part(const Step *s, const float *in, float *so_far, float *out,
     int64_t wide = n[R_LINE] / WIDTH, columns = n[R_LEFT] + 1 + n[R_RIGHT];
     const int32_t *starts = (const int32_t *)s->data[1] + part * n[R_CHANNELS] * columns;
     const float *bias = s->data[3];
-    for (int64_t c = 0; c < n[R_CHANNELS]; c++, starts += columns, so_far += SUMS * WIDTH) {
+    for (int64_t c = 0; c < n[R_CHANNELS]; c++, starts += columns) {
+        float *so_far = other + c * SUMS * WIDTH;
         float *to = out + channels[c] * n[R_PLANE];
+        const float *added = NULL;
+        if (n[R_ADDED]) added = other + n[R_ADDED_BEGIN] + channels[c] * n[R_ADDED_PLANE] + u * n[R_LINE];
 #define TILE(R, V) \
-    case 8 * R + V: rows_tile(s, in, to, starts, bias[c], so_far, part, strip, u, R, V); break;
+    case 8 * R + V: \
+        rows_tile(s, in, to, starts, bias[c], so_far, added, part, strip, u, R, V); \
+        break;
         switch (8 * height + wide) {
             TILE(12, 1) TILE(8, 1) TILE(6, 1) TILE(4, 1) TILE(3, 1) TILE(2, 1) TILE(1, 1)
             TILE(6, 2) TILE(4, 2) TILE(3, 2) TILE(2, 2) TILE(1, 2) TILE(3, 4) TILE(2, 4) TILE(1, 4)
