@@ -77,7 +77,7 @@ class PackedRowSteps(WholeChannelSteps):
                 if found is not None and (found.rows, found.padding) != (after.rows, after.padding):
                     return None
                 found = after
-            elif not self.adds(reader, after):
+            elif not self.may_add(reader, after):
                 return None
         return found if found is not None and found.packed <= MAX_PACKED else None
 
@@ -109,17 +109,20 @@ class PackedRowSteps(WholeChannelSteps):
 
     # ------------------------------------------------------------------ the convolution
 
-    def adds(self, layer: FusedLayer, at: Window) -> bool:
-        """Whether a convolution by rows adds another value to its result itself."""
-        if layer.pool or at.strips > 1 or windows.parts(layer, at, self.lanes) > 1:
-            return False
-        value = layer.added[0]
-        return value in self.packed or self.shapes[value][-1] == at.line
+    def may_add(self, layer: FusedLayer, at: Window) -> bool:
+        """Whether a convolution by rows can add another value to its result itself."""
+        return not layer.pool and at.strips == 1 and windows.parts(layer, at, self.lanes) == 1
 
-    def added_rows(self, layer: FusedLayer, at: Window) -> tuple[Buffer, list[int]]:
+    def adds(self, layer: FusedLayer, at: Window) -> bool:
+        """Whether it does: that value has to lie in lines as long."""
+        value = layer.added[0]
+        lines = self.packed[value][1].line if value in self.packed else self.shapes[value][-1]
+        return self.may_add(layer, at) and lines == at.line
+
+    def added_rows(self, layer: FusedLayer) -> tuple[Buffer, list[int]]:
         """What is added, in rows of the same pitch: where it is, where its rows begin, a plane."""
         value = layer.added[0]
-        if value in self.packed and self.packed[value][1].line == at.line:
+        if value in self.packed:
             source, lies = self.packed[value]
             return source, [1, lies.padding[0] * lies.line, lies.plane]
         _, height, width = image(self.shapes[value])
@@ -137,7 +140,7 @@ class PackedRowSteps(WholeChannelSteps):
         other = Buffer(len(data[2]) * windows.SUMS * self.lanes if parts > 1 else 1)
         added = [0, 0, 0]
         if layer.added:
-            other, added = self.added_rows(layer, at)
+            other, added = self.added_rows(layer)
         after = self.packed_after(layer, at)
         if after is None:
             result, pitches, around = self.out(layer), [out[1], out[0] * out[1]], [0, 0]
