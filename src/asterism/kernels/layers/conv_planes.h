@@ -62,7 +62,13 @@ static void spread(const Step *s, const float *in, const float *other, float *ou
         int64_t top = n[S_TOP] > p->y ? (n[S_TOP] - p->y + sh - 1) / sh : 0;
         int64_t y = top * sh + p->y - n[S_TOP], rows = (n[S_HEIGHT] - y + sh - 1) / sh;
         if (rows > n[S_ROWS] - top) rows = n[S_ROWS] - top;
-        if (first || last < pitch || rows < n[S_ROWS]) zero(out, n[S_ROWS] * pitch);
+        if (first || last < pitch) {
+            zero(out, n[S_ROWS] * pitch);
+        } else if (rows < n[S_ROWS]) {
+            int64_t filled = rows > 0 ? rows : 0;
+            zero(out, top * pitch);
+            zero(out + (top + filled) * pitch, (n[S_ROWS] - top - filled) * pitch);
+        }
         const float *from = in + p->begin + y * n[S_PITCH] + x + first * sw;
         float *to = out + top * pitch + first;
         int64_t count = last - first, down = sh * n[S_PITCH];

@@ -20,6 +20,9 @@ from asterism.runtime.layers.places import Option, choose_together
 from asterism.runtime.layers.windows import Window
 from asterism.runtime.steps import Buffer
 
+# Kernels that leave their results as they would read them.
+WHOLE, ROWS = frozenset(["planes", "quads"]), frozenset(["rows"])
+
 
 class Convolutions(PackedRowSteps):
     """Strip by strip, by whole rows or channels, or by columns, as `cost` says."""
@@ -33,12 +36,17 @@ class Convolutions(PackedRowSteps):
         lanes: int,
     ) -> None:
         super().__init__(layers, shapes, ends, many, lanes)
+        self.likes: dict[int, set[str]] = {}  # of values: the kernels of those that read them
         self.placed = self._placed(layers)
         for layer in reversed(layers):
-            possible = layer.node.op == "conv" and layer.place not in self.placed
-            possible = possible and self.whole_channels(layer) is not None
-            if possible and self.choose(layer)[0].kernel in ("planes", "quads"):
+            if layer.node.op != "conv" or layer.place in self.placed:
+                continue
+            kernel = self.choose(layer)[0].kernel
+            if kernel in WHOLE:
                 self.want(layer)
+            strided = layer.node.pair("stride") != (1, 1)  # what it reads is sorted in any case
+            for value in layer.added if strided else (*layer.inputs, *layer.added):
+                self.likes.setdefault(value, set()).add(kernel)
 
     def _placed(self, layers: Sequence[FusedLayer]) -> dict[int, float]:
         """The convolutions that go place by place, by their place in the graph: their seconds."""
@@ -94,7 +102,9 @@ class Convolutions(PackedRowSteps):
         if value in self.packed and value not in self.planes:  # for the kernel by rows
             planes = None
         pack = 0 if rows is None else self.to_pack(layer, rows)
-        choice = cost.conv(layer, at, rows, pack, self.turned(layer), planes, self.lanes)
+        likes = self.likes.get(layer.out, set())
+        liked = next((layout for layout in (WHOLE, ROWS) if likes and likes <= layout), frozenset())
+        choice = cost.conv(layer, at, rows, pack, self.turned(layer), planes, liked, self.lanes)
         return choice, rows if rows is not None and choice.kernel == "rows" else at
 
     def conv(self, layer: FusedLayer) -> None:

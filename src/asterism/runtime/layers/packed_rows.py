@@ -50,14 +50,15 @@ class PackedRowSteps(WholeChannelSteps):
         return super().rows(value, layer)
 
     def to_pack(self, layer: FusedLayer, at: Window) -> int:
-        """Numbers to pack for a convolution by rows, as far as one can tell."""
+        """Numbers to pack for a convolution by rows, so far; a row counts as eight more."""
         value = layer.inputs[0]
-        maker = self.makers.get(value)
-        if self.is_packed(value, at):
-            return 0
-        if maker is None or maker.node.op != "conv" or maker.pool or not _may_stay(at):
+        if not _may_stay(at):
             return at.packed
-        return 0 if maker.node.pair("stride") == (1, 1) else at.packed
+        maker = self.makers.get(value)
+        conv = maker if maker and maker.node.op == "conv" and not maker.pool else None
+        if self.is_packed(value, at) or (conv and conv.node.pair("stride") == (1, 1)):
+            return 0
+        return at.packed // at.line * (at.line + 8)
 
     def packed_after(self, layer: FusedLayer, at: Window) -> Window | None:
         """How a result lies packed for all that read it; None if it should not."""
