@@ -69,7 +69,7 @@ typedef struct {
     int64_t operation, whole_block, activation;
     float a, b;
     Operand in, other, out;
-    int64_t size[16];
+    int64_t size[20];
     const void *data[4];
 } Step;
 
@@ -99,7 +99,7 @@ typedef struct {
     Training training;
 } Kernels;
 
-extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;
+extern const Kernels asterism_portable, asterism_avx2, asterism_avx512vl, asterism_avx512;
 const Kernels *asterism_kernels_of(int level);
 void asterism_layer_norm(const Step *, const float *, const float *, float *, int64_t);
 void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);

@@ -26,7 +26,7 @@ from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
 def plan(
-    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, lanes: int
+    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, level: int
 ) -> KernelPlan:
     """The steps of a network for single images, or for blocks of them.
 
@@ -34,11 +34,11 @@ def plan(
     shapes  of all values, by their numbers
     ends    which of them are the network's inputs and results
     many    whether it is for blocks
-    lanes   floats in a vector of the machine's
+    level   of the kernels
     """
-    token = cost.MACHINE.set(cost.MACHINE.get() or machine(LANES.index(lanes)))
+    token = cost.MACHINE.set(cost.MACHINE.get() or machine(level))
     try:
-        program = _Program(layers, shapes, ends, many, lanes)
+        program = _Program(layers, shapes, ends, many, LANES[level])
         for layer in layers:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])
