@@ -19,6 +19,7 @@ from asterism.errors import InputError
 INTERFACE = 15  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512vl", "avx512")
 LANES = (4, 8, 8, 16)  # floats in a vector of each
+SLICES = (8, 8, 16, 16)  # rows that a step of a recurrent layer takes at once
 KERNELS = (
     *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "POOL_MAX", "POOL_AVERAGE"),
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),

@@ -16,7 +16,6 @@ import asterism.runtime.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
-from asterism.kernels.library import LANES
 from asterism.runtime.building import Ends
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
@@ -38,7 +37,7 @@ def plan(
     """
     token = cost.MACHINE.set(cost.MACHINE.get() or machine(level))
     try:
-        program = _Program(layers, shapes, ends, many, LANES[level])
+        program = _Program(layers, shapes, ends, many, level)
         for layer in layers:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])

@@ -46,7 +46,12 @@ INLINE Vec8 sigmoid8(Vec8 x) { return splat8(0.5f) + splat8(0.5f) * tanh8(splat8
 
 /* A step of a sparse matrix takes a weight of each row of a slice: of sixteen where a shuffle takes its
    numbers from two vectors of that many, or else of eight. */
-enum { SIDE = WIDTH == 16 ? 16 : 8, STEPS = 32 / SIDE }; /* STEPS at once: a slice has a multiple of them */
+#ifdef __AVX512F__
+enum { SIDE = 16 };
+#else
+enum { SIDE = 8 };
+#endif
+enum { STEPS = 32 / SIDE }; /* at once: a slice has a multiple of them */
 typedef float VecSide __attribute__((vector_size(4 * SIDE), aligned(4), may_alias));
 
 /* Each weight takes the number whose place its lowest bits are: in the window, or of sixteen rows in the
@@ -54,9 +59,9 @@ typedef float VecSide __attribute__((vector_size(4 * SIDE), aligned(4), may_alia
 INLINE VecSide taken(VecSide before, VecSide window, VecSide weights)
 {
     (void)before;
-#if WIDTH == 16
+#ifdef __AVX512F__
     return (VecSide)_mm512_permutex2var_ps((__m512)before, (__m512i)weights, (__m512)window);
-#elif WIDTH == 8
+#elif defined __AVX2__
     return (VecSide)_mm256_permutevar8x32_ps((__m256)window, (__m256i)weights);
 #else
     Vec8i at = (Vec8i)weights & 7;
@@ -77,7 +82,7 @@ INLINE Vec8 pick8(const float *from, const uint16_t *places)
 
 INLINE VecSide pick(const float *from, const uint16_t *places)
 {
-#if WIDTH == 16
+#ifdef __AVX512F__
     return __builtin_shufflevector(pick8(from, places), pick8(from, places + 8), 0, 1, 2, 3, 4, 5, 6, 7,
                                    8, 9, 10, 11, 12, 13, 14, 15);
 #else

@@ -40,11 +40,6 @@ class Orders(NamedTuple):
     columns: Indices
 
 
-def side_of(lanes: int) -> int:
-    """Rows of a slice, and places of a window, where vectors have so many floats."""
-    return 16 if lanes == 16 else 8
-
-
 def orders_of(units: int, side: int) -> Orders:
     """The state as it is, and in as many other orders as stay near with it.
 

@@ -16,7 +16,7 @@ import asterism.runtime.layers.packing as packing
 from asterism.graph.operations.sequences.recurrent import directions_of
 from asterism.graph.stages import Array, FusedLayer, Given
 from asterism.runtime.building import Builder
-from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse, side_of
+from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse
 from asterism.runtime.layers.packing import BLOCK, Data
 from asterism.runtime.steps import Buffer
 
@@ -91,7 +91,7 @@ class Recurrence(Builder):
         steps, _ = self.seen(layer)
         units = matrices[0].shape[1]
         own = cost.recurrent(matrices, steps)
-        orders = orders_of(units, side_of(self.lanes)).number if own.sparse else 1
+        orders = orders_of(units, self.slice).number if own.sparse else 1
         source = self.rows(layer.inputs[0], layer)
         memory, out = self._state(layer, matrices, orders), self.out(layer)
         seconds = own.seconds
@@ -100,7 +100,7 @@ class Recurrence(Builder):
             seconds += product.choice.seconds
             bias = _or_zeros(given[3], len(matrix))
             if own.sparse:
-                data = recurrent_sparse(matrix, bias, side_of(self.lanes))
+                data = recurrent_sparse(matrix, bias, self.slice)
             else:
                 data = packing.recurrent_dense(matrix, bias)
             fixed = [units, len(data[2]), not own.sparse, len(matrix), len(matrices) * units]
