@@ -10,7 +10,7 @@
 #define DENSE_ROWS 6
 #define DENSE_CASES(CALL) CASE(3, CALL) CASE(4, CALL) CASE(5, CALL) CASE(6, CALL)
 #define PANEL_IMAGES 8
-#define PLACES 7
+#define PLACES 8
 #define PANELS 1
 #define SUMS 16
 #include "kernels.h"

@@ -1,9 +1,10 @@
 """Sparse or dense? What each layer would cost, in cycles.
 
-The constants were measured on AVX-512 (Ice Lake) and AVX2 (Zen 3) machines; what matters is which
-kernel comes out as the fastest. A machine that was calibrated (`calibration`) has a factor for each
-kind of kernel. `explain` shows predicted and measured time. Vectors of sixteen have the Ice Lake
-lower its clock by a fifth: a small network is faster without them.
+The constants were measured on AVX-512 (Ice Lake) and AVX2 (Zen 3) machines, and those of vectors of
+eight hold on AVX-512 too (Zen 4); what matters is which kernel comes out as the fastest. A machine
+that was calibrated (`calibration`) has a factor for each kind of kernel. `explain` shows predicted
+and measured time. Vectors of sixteen have the Ice Lake lower its clock by a fifth: a small network
+is faster without them.
 """
 
 from __future__ import annotations
