@@ -28,7 +28,11 @@ def report() -> Iterator[str]:
 
 
 def compare(case: Case, density: float, batch: int) -> Iterator[str]:
-    """A line for a network: the layer that is farthest from its best kernel, and the whole."""
+    """A line for a network: the layer that is farthest from its best kernel, and the whole.
+
+    To rearrange a value is part of the layer that reads it. A kernel that spares the next layer
+    this may be chosen though it is not the best by itself.
+    """
     model = pruned(case.make(), density).eval()
     own, others = net(model, case.shape), {}
     own.plans  # noqa: B018  before anything is forced

@@ -12,6 +12,7 @@
                step (shrink), the cut (selection)
     codec/     the file format's small mode (stream, mixing), and the fast mode's scan
 
-run.c runs a program over a batch, program.h says what a program is. portable.c, avx2.c and avx512.c
-compile kernels.h, and with it every layer, for one kind of processor each.
+run.c runs a program over a batch, program.h says what a program is. portable.c, avx2.c, avx512vl.c
+and avx512.c compile kernels.h, and with it every layer, for one kind of processor each; levels.c
+tells which of them this one is.
 """

@@ -10,6 +10,11 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 32") /* or a tile goes through memory */
 #define OPAQUE(pointer) __asm__("" : "+r"(pointer))
+#ifdef __AVX2__
+#define IN_REGISTER(x) __asm__("" : "+v"(x)) /* or gcc loads it for each product */
+#else
+#define IN_REGISTER(x) (void)(x)
+#endif
 
 typedef int32_t Vec8i __attribute__((vector_size(32)));
 typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));

@@ -1,7 +1,8 @@
 """The compiled kernels, by ctypes: what the C files in kernels/ declare.
 
 Without a library, or with ASTERISM_KERNELS=none in the environment, Python does the work; so can
-portable, avx2 or avx512 be asked for. ASTERISM_LIBRARY names a library to use instead of ours.
+portable, avx2, avx512vl or avx512 be asked for. ASTERISM_LIBRARY names a library to use instead of
+ours.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 14  # as in kernels/program.h
-LEVELS = ("portable", "avx2", "avx512")
-LANES = (4, 8, 16)  # floats in a vector of each
+INTERFACE = 15  # as in kernels/program.h
+LEVELS = ("portable", "avx2", "avx512vl", "avx512")
+LANES = (4, 8, 8, 16)  # floats in a vector of each
+SLICES = (8, 8, 16, 16)  # rows that a step of a recurrent layer takes at once
 KERNELS = (
     *("PACK", "CONV_SPARSE", "CONV_DENSE", "CONV_ROWS", "CONV_COLUMNS", "POOL_MAX", "POOL_AVERAGE"),
     *("FC_SPARSE_ONE", "FC_DENSE", "TO_COLUMNS", "FC_SPARSE", "FROM_COLUMNS", "ACTIVATE", "ADD"),
@@ -49,7 +51,7 @@ class Step(ctypes.Structure):
         ("source", Operand),
         ("other", Operand),
         ("out", Operand),
-        ("size", c_int64 * 16),
+        ("size", c_int64 * 20),
         ("data", c_void_p * 4),
     )
 
@@ -121,7 +123,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_halve.argtypes = [c_int, c_void_p, c_void_p, c_void_p, c_int64]
     library.asterism_halve_backward.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_cover.argtypes = [
-        *(c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64),
+        *(c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64, c_int64),
         *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
     ]
     library.asterism_to_q.argtypes = [c_void_p, c_int64, c_int]
@@ -155,12 +157,12 @@ def _declare(library: ctypes.CDLL) -> None:
 
 
 def choose_level(library: ctypes.CDLL) -> int:
-    """The best instruction set of this machine, or the one that the environment names."""
-    best = int(library.asterism_level())
+    """The kernels that this machine runs fastest, or those that the environment names."""
     asked = os.environ.get("ASTERISM_KERNELS")
     if not asked:
-        return best
-    if asked not in LEVELS or LEVELS.index(asked) > best:
-        names = ", ".join(["none", *LEVELS[: best + 1]])
+        return int(library.asterism_best_level())
+    last = int(library.asterism_level())
+    if asked not in LEVELS or LEVELS.index(asked) > last:
+        names = ", ".join(["none", *LEVELS[: last + 1]])
         raise InputError(f"ASTERISM_KERNELS={asked} does not work here: choose one of {names}")
     return LEVELS.index(asked)

@@ -8,12 +8,12 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 14 };
+enum { INTERFACE = 15 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
 enum { LANES = 16 };   /* floats in the widest vector; images side by side in training */
-enum { LEFT = 3 };     /* weights of a row that a recurrent layer picks one by one */
+enum { LEFT = 2 };     /* weights of a row that a recurrent layer picks one by one */
 enum { COLUMNS = 8 }; /* output columns that a convolution computes at once */
 
 /* Of a constant, which is the same for every image, the offset is an address and the stride 0. */
@@ -69,7 +69,7 @@ typedef struct {
     int64_t operation, whole_block, activation;
     float a, b;
     Operand in, other, out;
-    int64_t size[16];
+    int64_t size[20];
     const void *data[4];
 } Step;
 
@@ -99,7 +99,7 @@ typedef struct {
     Training training;
 } Kernels;
 
-extern const Kernels asterism_portable, asterism_avx2, asterism_avx512;
+extern const Kernels asterism_portable, asterism_avx2, asterism_avx512vl, asterism_avx512;
 const Kernels *asterism_kernels_of(int level);
 void asterism_layer_norm(const Step *, const float *, const float *, float *, int64_t);
 void asterism_softmax(const Step *, const float *, const float *, float *, int64_t);

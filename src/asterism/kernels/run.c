@@ -283,30 +283,6 @@ static int run_threads(Program *program, const float *in, float *out, int64_t im
     return work.status;
 }
 
-/* 0 portable, 1 AVX2 and FMA, 2 AVX-512: the best that this machine runs. */
-int asterism_level(void)
-{
-#ifdef ASTERISM_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        return 2;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
-#endif
-    return 0;
-}
-
-const Kernels *asterism_kernels_of(int level)
-{
-#ifdef ASTERISM_X86
-    if (level == 1) return &asterism_avx2;
-    if (level == 2) return &asterism_avx512;
-#else
-    (void)level;
-#endif
-    return &asterism_portable;
-}
-
 int asterism_interface(void)
 {
     return INTERFACE;

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asterism.graph.stages import Array, FusedLayer, Shape
+from asterism.kernels.library import LANES, SLICES
 from asterism.runtime.cost import Choice
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.windows import Indices
@@ -41,9 +42,10 @@ class Builder:
         shapes: Sequence[Shape],
         ends: Ends,
         many: bool,
-        lanes: int,
+        level: int,
     ) -> None:
-        self.shapes, self.ends, self.many, self.lanes = shapes, ends, many, lanes
+        self.shapes, self.ends, self.many = shapes, ends, many
+        self.lanes, self.slice = LANES[level], SLICES[level]
         self.readers: dict[int, list[FusedLayer]] = {}
         for layer in layers:
             for value in (*layer.inputs, *layer.added):

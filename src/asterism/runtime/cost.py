@@ -1,9 +1,10 @@
 """Sparse or dense? What each layer would cost, in cycles.
 
-The constants were measured on AVX-512 (Ice Lake) and AVX2 (Zen 3) machines; what matters is which
-kernel comes out as the fastest. A machine that was calibrated (`calibration`) has a factor for each
-kind of kernel. `explain` shows predicted and measured time. Vectors of sixteen have the Ice Lake
-lower its clock by a fifth: a small network is faster without them.
+The constants were measured on AVX-512 (Ice Lake) and AVX2 (Zen 3) machines, and those of vectors of
+eight hold on AVX-512 too (Zen 4); what matters is which kernel comes out as the fastest. A machine
+that was calibrated (`calibration`) has a factor for each kind of kernel. `explain` shows predicted
+and measured time. Vectors of sixteen have the Ice Lake lower its clock by a fifth: a small network
+is faster without them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from asterism.runtime.layers.windows import CACHE, Window, parts
 
 CLOCK = 3e9
 CONV_SPARSE, CONV_DENSE, CONV_PUT = 0.85, 0.55, 3.5  # cycles for eight products; eight results
-PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.3, 0.8  # cycles for a number
+PACK, FLAT_PACK, ROWS_PACK, TURN = 0.5, 2.5, 0.35, 0.8  # cycles for a number
 STRIDED_PACK = 3.3  # the same, where not all of a row is taken
 COLUMNS_SPARSE, COLUMNS_FAR = 0.95, 1.35  # cycles for a vector of products; from a farther cache
 COLUMNS_FARTHEST = {4: 2.7, 8: 2.7, 16: 1.35}  # from one that is farther still, by lanes
@@ -143,17 +144,21 @@ def conv(
     layer: FusedLayer,
     at: Window,
     rows: Window | None,
+    to_pack: int,
     turned: int | None,
     planes: WholeChannels | None,
+    liked: frozenset[str],
     lanes: int,
 ) -> Choice:
     """The kernel of a convolution; of those that may be None, None is one that cannot run it.
 
-    at      its window strip by strip
-    rows    in whole rows
-    turned  numbers to turn if it is to run on columns
-    planes  what it takes to run on whole channels
-    lanes   floats in a vector
+    at       its window strip by strip
+    rows     in whole rows
+    to_pack  numbers to pack for that
+    turned   numbers to turn if it is to run on columns
+    planes   what it takes to run on whole channels
+    liked    kernels that leave the result as all who read it want it; none if they disagree
+    lanes    floats in a vector
     """
     weight = layer.weight
     outputs = live_outputs(layer)
@@ -177,7 +182,7 @@ def conv(
         loads = count_loads(layer, live.reshape(-1, *extent), 0)
         products = ROWS_SPARSE[lanes] * loads + ROWS_SHARED[lanes] * (nonzeros - loads)
         costs["rows"] = (
-            sixteens * (products + shifts) + (STRIDED_PACK if strided else ROWS_PACK) * rows.packed
+            sixteens * (products + shifts) + (STRIDED_PACK if strided else ROWS_PACK) * to_pack
         )
     if turned is not None:
         # Of a tile's inputs: two rows of outputs by eight, and what the kernel adds to them.
@@ -196,6 +201,8 @@ def conv(
         costs["planes"] = per_load * nonzeros * vectors + shared
         if layer.node["groups"] == 1:
             costs["quads"] = PLANES_DENSE * quads * vectors + shared
+    for kernel in costs.keys() - liked if liked else ():
+        costs[kernel] += SPREAD * len(weight) * at.out[0] * (at.out[1] + 8)
     return _choose("conv", costs, np.count_nonzero(weight) / max(1, weight.size))
 
 

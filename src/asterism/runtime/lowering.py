@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -45,6 +46,7 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
         else:
             makers[out] = len(layers)
             layers.append(layer)
+    layers.sort(key=lambda layer: layer.out)  # after all that each of them reads
     return _mark_needed(layers, shapes, [roots[value] for value in graph.outputs])
 
 
@@ -72,15 +74,19 @@ def _with_sum(
     uses: Mapping[int, int],
     shapes: Sequence[Shape],
 ) -> tuple[int | None, FusedLayer | None]:
-    """The convolution, and its place, that can add the other value of a sum to its own result."""
-    for value, other in (node.inputs, node.inputs[::-1]):
+    """The convolution, and its place, that can add the other value of a sum to its own result.
+
+    Rather one that comes after the other value is made; else it will have to wait for that.
+    """
+    both = node.inputs, node.inputs[::-1]
+    for waits, (value, other) in product((False, True), both):
         place, root = makers.get(value), roots[other]
         if place is None or uses[value] > 1 or shapes[value] != shapes[other] or value == other:
             continue
         layer, made = layers[place], makers.get(root, -1)
         plain = layer.node.op == "conv" and not (layer.relu or layer.pool or layer.added)
-        # The other has to be there when the convolution runs, and to be seen as it was made.
-        if plain and made < place and shapes[root] == shapes[other]:
+        # The other has to be seen as it was made.
+        if plain and (waits or made < place) and shapes[root] == shapes[other]:
             return place, layer._replace(added=(root,))
     return None, None
 

@@ -16,7 +16,6 @@ import asterism.runtime.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
-from asterism.kernels.library import LANES
 from asterism.runtime.building import Ends
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
@@ -26,7 +25,7 @@ from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
 def plan(
-    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, lanes: int
+    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, level: int
 ) -> KernelPlan:
     """The steps of a network for single images, or for blocks of them.
 
@@ -34,11 +33,11 @@ def plan(
     shapes  of all values, by their numbers
     ends    which of them are the network's inputs and results
     many    whether it is for blocks
-    lanes   floats in a vector of the machine's
+    level   of the kernels
     """
-    token = cost.MACHINE.set(cost.MACHINE.get() or machine(LANES.index(lanes)))
+    token = cost.MACHINE.set(cost.MACHINE.get() or machine(level))
     try:
-        program = _Program(layers, shapes, ends, many, lanes)
+        program = _Program(layers, shapes, ends, many, level)
         for layer in layers:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])

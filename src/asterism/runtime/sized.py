@@ -76,7 +76,7 @@ class Sized:
         return self._few is not None
 
     def _plan(self, many: bool) -> KernelPlan:
-        return plan(self.layers, self.shapes, self.ends, many, library.LANES[self.level])
+        return plan(self.layers, self.shapes, self.ends, many, self.level)
 
     def _compiled(self, *plans: KernelPlan) -> _Compiled:
         return _Compiled(self._library, plans, self.ends.sizes(self.shapes), self.level)

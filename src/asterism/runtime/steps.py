@@ -14,7 +14,7 @@ from asterism.runtime.cost import Choice
 from asterism.runtime.layers.packing import BLOCK, Data
 
 SCRATCH, INPUT, OUTPUT, CONSTANT = 0, 1, 2, 3
-WORTH = 5e-5  # seconds: what it takes to wake a thread
+WORTH = 2.5e-5  # seconds: what it takes to wake a thread
 MOSTLY_IMAGES = 0.1  # of the time: as much may go into steps for whole blocks
 SLACK = 16  # floats after each value, which a vector may read but nobody uses
 

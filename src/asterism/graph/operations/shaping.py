@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -124,11 +126,19 @@ class Moving(Operation):
 
 
 def _run(places: npt.NDArray[np.int32]) -> int:
-    """How many numbers stay side by side, all along the last dimension, or one."""
-    length = places.shape[-1] if places.ndim else 1
-    rows = places.reshape(-1, max(1, length))
-    together = bool((np.diff(rows) == 1).all()) and bool((rows >= 0).all())
-    return length if together and length > 1 else 1
+    """How many numbers stay side by side, or are all filled in: along as many dimensions as can be.
+
+    >>> _run(np.array([[[4, 5], [6, 7]], [[-1, -1], [-1, -1]]], np.int32))
+    4
+    """
+    run = 1
+    for length in accumulate(places.shape[::-1], mul):
+        rows = places.reshape(-1, max(1, length))
+        together = (np.diff(rows) == 1).all(1) & (rows[:, 0] >= 0)
+        if not (together | (rows < 0).all(1)).all():
+            break
+        run = max(1, length)
+    return run
 
 
 class Permute(Moving):

@@ -219,8 +219,11 @@ INLINE void dense_tile(const Step *s, const float *in, float *out, const DenseEn
         const float *p = in + offset;
         Vec8 x[DENSE_ROWS];
         UNROLL for (int r = 0; r < rows; r++) x[r] = *(const Vec8 *)(p + r * line);
-        UNROLL for (int k = 0; k < 4; k++)
-            UNROLL for (int r = 0; r < rows; r++) acc[k][r] += splat8(e->weight[k]) * x[r];
+        UNROLL for (int k = 0; k < 4; k++) {
+            Vec8 w = splat8(e->weight[k]);
+            IN_REGISTER(w);
+            UNROLL for (int r = 0; r < rows; r++) acc[k][r] += w * x[r];
+        }
     }
     UNROLL for (int k = 0; k < 4; k++)
         if (channels[k] >= 0) finish(s, out + channels[k] * s->size[C_PLANE], acc[k], strip, u, rows);

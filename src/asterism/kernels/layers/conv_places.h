@@ -43,6 +43,7 @@ INLINE void places_tile(const Step *s, const float *in, float *out, const int32_
         UNROLL for (int v = 0; v < HALVES; v++) w[v] = *(const Vec *)(weights + v * WIDTH);
         UNROLL for (int p = 0; p < count; p++) {
             Vec x = splat(from[p][tap]);
+            if (HALVES > 1) IN_REGISTER(x);
             UNROLL for (int v = 0; v < HALVES; v++) acc[p][v] += x * w[v];
         }
     }

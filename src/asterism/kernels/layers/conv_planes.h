@@ -25,24 +25,42 @@ INLINE void zero(float *out, int64_t count)
     for (; i < count; i++) out[i] = 0;
 }
 
-/* Every number, or every second, from `in` on. The last vector has zeros for what is no more asked for:
-   they fall on what is zero, or is written next. */
-INLINE void spread_row(float *out, const float *in, int64_t count, const int stride, const float *end,
-                       const float *out_end, Vec8i mask)
+/* Eight numbers from `in` on: each, or every second. */
+INLINE Vec8 eight(const float *in, const int stride)
 {
-    int64_t i = 0, vectors = count;
-    if (in + stride * (count + 7) > end || out + count + 7 > out_end) vectors = 0;
-    for (; i < vectors; i += 8) {
-        Vec8 one = *(const Vec8 *)(in + stride * i);
-        if (stride == 2) {
-            Vec8 two = *(const Vec8 *)(in + 2 * i + 8);
-            one = __builtin_shufflevector(one, two, 0, 2, 4, 6, 8, 10, 12, 14);
-        }
-        if (i + 8 > count) one = (Vec8)((Vec8i)one & mask);
-        *(Vec8 *)(out + i) = one;
+    Vec8 one = *(const Vec8 *)in;
+    if (stride == 1) return one;
+    return __builtin_shufflevector(one, *(const Vec8 *)(in + 8), 0, 2, 4, 6, 8, 10, 12, 14);
+}
+
+/* Rows of `count` numbers. The last vector of each has zeros for what is no more asked for: they fall on
+   what is zero, or is written next. */
+INLINE void spread_vectors(float *out, const float *in, int64_t rows, int64_t count, int64_t pitch,
+                           int64_t down, const int stride, const int vectors)
+{
+    Vec8i mask = (Vec8i)keep((Vec8)~(Vec8i){0}, 0, count - 8 * (vectors - 1));
+    for (; rows > 0; rows--, out += pitch, in += down) {
+        UNROLL for (int v = 0; v + 1 < vectors; v++)
+            *(Vec8 *)(out + 8 * v) = eight(in + 8 * stride * v, stride);
+        int last = 8 * (vectors - 1);
+        *(Vec8 *)(out + last) = (Vec8)((Vec8i)eight(in + stride * last, stride) & mask);
     }
-    if (!vectors)
-        for (; i < count; i++) out[i] = in[stride * i];
+}
+
+/* As many rows as may be read and written in whole vectors, one by one the others. */
+INLINE void spread_rows(float *out, const float *in, int64_t rows, int64_t count, int64_t pitch,
+                        int64_t down, const float *end, const float *out_end, const int stride)
+{
+    int64_t whole = (count + 7) / 8 * 8, fast = count > 0 && count <= 32 ? rows : 0;
+    while (fast > 0 && (in + (fast - 1) * down + stride * whole > end ||
+                        out + (fast - 1) * pitch + whole > out_end))
+        fast--;
+#define SPREAD_VECTORS(V) spread_vectors(out, in, fast, count, pitch, down, stride, V)
+    switch (whole / 8) { CASE(1, SPREAD_VECTORS) CASE(2, SPREAD_VECTORS) CASE(3, SPREAD_VECTORS)
+                         CASE(4, SPREAD_VECTORS) }
+    out += fast * pitch, in += fast * down;
+    for (int64_t r = fast; r < rows; r++, out += pitch, in += down)
+        for (int64_t i = 0; i < count; i++) out[i] = in[stride * i];
 }
 
 /* data: planes. Each becomes rows of `out`, with zeros where it has nothing. */
@@ -62,18 +80,23 @@ static void spread(const Step *s, const float *in, const float *other, float *ou
         int64_t top = n[S_TOP] > p->y ? (n[S_TOP] - p->y + sh - 1) / sh : 0;
         int64_t y = top * sh + p->y - n[S_TOP], rows = (n[S_HEIGHT] - y + sh - 1) / sh;
         if (rows > n[S_ROWS] - top) rows = n[S_ROWS] - top;
-        if (first || last < pitch || rows < n[S_ROWS]) zero(out, n[S_ROWS] * pitch);
+        if (first || last < pitch) {
+            zero(out, n[S_ROWS] * pitch);
+        } else if (rows < n[S_ROWS]) {
+            int64_t filled = rows > 0 ? rows : 0;
+            zero(out, top * pitch);
+            zero(out + (top + filled) * pitch, (n[S_ROWS] - top - filled) * pitch);
+        }
         const float *from = in + p->begin + y * n[S_PITCH] + x + first * sw;
         float *to = out + top * pitch + first;
         int64_t count = last - first, down = sh * n[S_PITCH];
-        Vec8i mask = (Vec8i)keep((Vec8)~(Vec8i){0}, 0, (count - 1) % 8 + 1);
-#define EACH_ROW(CALL) for (int64_t r = 0; r < rows; r++, to += pitch, from += down) CALL
         if (sw == 1)
-            EACH_ROW(spread_row(to, from, count, 1, end, out_end, mask));
+            spread_rows(to, from, rows, count, pitch, down, end, out_end, 1);
         else if (sw == 2)
-            EACH_ROW(spread_row(to, from, count, 2, end, out_end, mask));
+            spread_rows(to, from, rows, count, pitch, down, end, out_end, 2);
         else
-            EACH_ROW(for (int64_t i = 0; i < count; i++) to[i] = from[sw * i]);
+            for (int64_t r = 0; r < rows; r++, to += pitch, from += down)
+                for (int64_t i = 0; i < count; i++) to[i] = from[sw * i];
     }
 }
 
@@ -168,8 +191,11 @@ INLINE void dense_planes_tile(const Step *s, const float *in, const float *other
         const float *p = in + offset;
         Vec x[DENSE_ROWS];
         UNROLL for (int v = 0; v < vectors; v++) x[v] = *(const Vec *)(p + v * WIDTH);
-        UNROLL for (int k = 0; k < 4; k++)
-            UNROLL for (int v = 0; v < vectors; v++) acc[k][v] += splat(e->weight[k]) * x[v];
+        UNROLL for (int k = 0; k < 4; k++) {
+            Vec w = splat(e->weight[k]);
+            IN_REGISTER(w);
+            UNROLL for (int v = 0; v < vectors; v++) acc[k][v] += w * x[v];
+        }
     }
     UNROLL for (int k = 0; k < 4; k++)
         if (channels[k] >= 0)

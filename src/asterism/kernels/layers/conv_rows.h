@@ -10,7 +10,7 @@
 
    Packed as for conv.h, but in strips of one, two or four vectors, `step` of which are new. The input
    channels come in parts whose lines stay in the first-level cache; the sums of the parts so far
-   are in `other`. */
+   are in `other`. If there is one part, that may be what is added to the result. */
 
 enum {
     R_CHANNELS, R_HEIGHT, R_STRIPS, R_LINE, R_STRIP_PITCH, R_OUT_W, R_WIDTH, R_PLANE, R_STEP,
@@ -18,6 +18,7 @@ enum {
     R_FIRST,         /* the first valid output of a strip that has one before it */
     R_POOL, R_PARTS,
     R_ABOVE, R_BELOW, /* rows of zeros that the next layer reads around the result: its padding */
+    R_ADDED, R_ADDED_BEGIN, R_ADDED_PLANE, /* whether `other` is added to the result, in lines as long */
 };
 
 /* Every lane takes the value of the one after it, or before it, in its row. */
@@ -27,6 +28,8 @@ INLINE void shift_left(Vec *acc, const int rows, const int wide)
         Vec next = i % wide + 1 < wide ? acc[i + 1] : splat(0);
 #if WIDTH == 16
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)next, (__m512i)acc[i], 1);
+#elif defined __AVX512VL__
+        acc[i] = (Vec)_mm256_alignr_epi32((__m256i)next, (__m256i)acc[i], 1);
 #else
         acc[i] = __builtin_shufflevector(acc[i], next, 1, 2, 3, 4, 5, 6, 7, 8);
 #endif
@@ -39,6 +42,8 @@ INLINE void shift_right(Vec *acc, const int rows, const int wide)
         Vec before = i % wide ? acc[i - 1] : splat(0);
 #if WIDTH == 16
         acc[i] = (Vec)_mm512_alignr_epi32((__m512i)acc[i], (__m512i)before, 15);
+#elif defined __AVX512VL__
+        acc[i] = (Vec)_mm256_alignr_epi32((__m256i)acc[i], (__m256i)before, 7);
 #else
         acc[i] = __builtin_shufflevector(before, acc[i], 7, 8, 9, 10, 11, 12, 13, 14);
 #endif
@@ -98,14 +103,27 @@ INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t
     }
 }
 
+/* Where the network's results go may be far: it comes nearer while a tile of them is made. */
+INLINE void fetch_rows(const Step *s, const float *out, int64_t strip, int64_t u, const int rows,
+                       const int wide)
+{
+    const int64_t *n = s->size;
+    const float *to = out + u * n[R_WIDTH] + strip * n[R_STEP];
+    if (s->out.space != OUTPUT || n[R_POOL]) return;
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < wide; v += LANES / WIDTH)
+            __builtin_prefetch(to + r * n[R_WIDTH] + v * WIDTH, 1);
+}
+
 INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t *starts, float bias,
-                      float *so_far, int64_t part, int64_t strip, int64_t u, const int rows,
-                      const int wide)
+                      float *so_far, const float *added, int64_t part, int64_t strip, int64_t u,
+                      const int rows, const int wide)
 {
     const Entry *e = s->data[0];
     const int sums = rows * wide;
     int64_t left = s->size[R_LEFT], right = s->size[R_RIGHT];
     Vec acc[SUMS], parked[SUMS];
+    if (part + 1 == s->size[R_PARTS]) fetch_rows(s, out, strip, u, rows, wide);
     UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
     for (; right > 0; right--, starts++) {
         add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
@@ -127,6 +145,8 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
         UNROLL for (int i = 0; i < sums; i++) ((Vec *)so_far)[i] = acc[i];
         return;
     }
+    if (added)
+        UNROLL for (int i = 0; i < sums; i++) acc[i] += *(const Vec *)(added + i * WIDTH);
     if (s->activation == RELU)
         UNROLL for (int i = 0; i < sums; i++) acc[i] = larger(splat(0), acc[i]);
     put_rows(s, out, acc, strip, u, rows, wide);
@@ -146,7 +166,7 @@ static int64_t tile_height(int64_t height, int64_t wide, int64_t even)
 }
 
 /* One part of the input channels, for all output channels of a tile. */
-static void rows_part(const Step *s, const float *in, float *so_far, float *out, int64_t part,
+static void rows_part(const Step *s, const float *in, float *other, float *out, int64_t part,
                       int64_t strip, int64_t u, int64_t height)
 {
     const int64_t *n = s->size;
@@ -154,10 +174,15 @@ static void rows_part(const Step *s, const float *in, float *so_far, float *out,
     int64_t wide = n[R_LINE] / WIDTH, columns = n[R_LEFT] + 1 + n[R_RIGHT];
     const int32_t *starts = (const int32_t *)s->data[1] + part * n[R_CHANNELS] * columns;
     const float *bias = s->data[3];
-    for (int64_t c = 0; c < n[R_CHANNELS]; c++, starts += columns, so_far += SUMS * WIDTH) {
+    for (int64_t c = 0; c < n[R_CHANNELS]; c++, starts += columns) {
+        float *so_far = other + c * SUMS * WIDTH;
         float *to = out + channels[c] * n[R_PLANE];
+        const float *added = NULL;
+        if (n[R_ADDED]) added = other + n[R_ADDED_BEGIN] + channels[c] * n[R_ADDED_PLANE] + u * n[R_LINE];
 #define TILE(R, V) \
-    case 8 * R + V: rows_tile(s, in, to, starts, bias[c], so_far, part, strip, u, R, V); break;
+    case 8 * R + V: \
+        rows_tile(s, in, to, starts, bias[c], so_far, added, part, strip, u, R, V); \
+        break;
         switch (8 * height + wide) {
             TILE(12, 1) TILE(8, 1) TILE(6, 1) TILE(4, 1) TILE(3, 1) TILE(2, 1) TILE(1, 1)
             TILE(6, 2) TILE(4, 2) TILE(3, 2) TILE(2, 2) TILE(1, 2) TILE(3, 4) TILE(2, 4) TILE(1, 4)

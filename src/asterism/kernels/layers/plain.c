@@ -100,15 +100,18 @@ void asterism_softmax(const Step *s, const float *in, const float *other, float 
 }
 
 /* size: places, and how many numbers follow each of them. A place before the first is that of no
-   input, but of the number a; then they are one by one. */
+   input, but of the number a. */
 void asterism_gather(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int32_t *places = s->data[0];
     (void)other, (void)images;
     int64_t run = s->size[1];
     if (run > 1)
-        for (int64_t i = 0; i < s->size[0]; i++)
-            memcpy(out + i * run, in + places[i], run * sizeof(float));
+        for (int64_t i = 0; i < s->size[0]; i++, out += run)
+            if (places[i] >= 0)
+                memcpy(out, in + places[i], run * sizeof(float));
+            else
+                for (int64_t j = 0; j < run; j++) out[j] = s->a;
     else
         for (int64_t i = 0; i < s->size[0]; i++) out[i] = places[i] < 0 ? s->a : in[places[i]];
 }

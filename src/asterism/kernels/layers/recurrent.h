@@ -1,15 +1,17 @@
 /* LSTM and GRU over one sequence: the recurrent matrix by its non-zeros, and all gates of a unit in
-   one pass. What the inputs add is there already, for all steps: the layer before has computed it. */
+   one pass. What the inputs add is there already, for a part of the steps: the layer before has computed
+   it. */
 
 enum {
-    N_STEPS, N_UNITS, N_SLICES, N_DENSE, /* slices of eight rows; of 32 if dense */
-    N_ROW, N_PLACE,   /* of the inputs' sums: the numbers of a step, and where this direction's are */
-    N_OUT_ROW, N_OUT, /* the same of the results */
-    N_MEMORY,         /* where in the memory the state of this direction is */
-    N_ORDERS,         /* in how many orders it is there */
-    N_BACKWARD, N_GIVEN, N_CELLS, /* from the last step on; with a state; the cells as a last row */
+    N_FIRST, N_STEPS,          /* the first step of this part, and how many it has */
+    N_UNITS, N_SLICES, N_DENSE, /* slices of rows; of 32 if dense */
+    N_ROW,                     /* the numbers of a step in the inputs' sums, which are those of this part */
+    N_OUT_ROW, N_OUT,          /* in the results, and where this direction's are */
+    N_MEMORY,                  /* where in the memory the state of this direction is */
+    N_ORDERS,                  /* in how many orders it is there */
+    N_BACKWARD, N_GIVEN,       /* from the last step on; with a state */
+    N_CELLS,                   /* the row of results that the cells become; 0: none */
 };
-enum { STEPS = 4 }; /* of a slice at once: it has a multiple of them */
 
 INLINE Vec8 clamp8(Vec8 x, float low, float high)
 {
@@ -42,17 +44,29 @@ INLINE Vec8 tanh8(Vec8 x)
 
 INLINE Vec8 sigmoid8(Vec8 x) { return splat8(0.5f) + splat8(0.5f) * tanh8(splat8(0.5f) * x); }
 
-/* Of eight numbers side by side each weight takes the one whose place its three lowest bits are. */
-INLINE Vec8 taken8(const float *from, Vec8 weights)
+/* A step of a sparse matrix takes a weight of each row of a slice: of sixteen where a shuffle takes its
+   numbers from two vectors of that many, or else of eight. */
+#ifdef __AVX512F__
+enum { SIDE = 16 };
+#else
+enum { SIDE = 8 };
+#endif
+enum { STEPS = 32 / SIDE }; /* at once: a slice has a multiple of them */
+typedef float VecSide __attribute__((vector_size(4 * SIDE), aligned(4), may_alias));
+
+/* Each weight takes the number whose place its lowest bits are: in the window, or of sixteen rows in the
+   one before it and the window. */
+INLINE VecSide taken(VecSide before, VecSide window, VecSide weights)
 {
-#ifdef __AVX2__
-    Vec8 numbers = *(const Vec8 *)from;
-    IN_REGISTER(numbers); /* a shuffle that loads takes twice as long */
-    return (Vec8)_mm256_permutevar8x32_ps((__m256)numbers, (__m256i)weights);
+    (void)before;
+#ifdef __AVX512F__
+    return (VecSide)_mm512_permutex2var_ps((__m512)before, (__m512i)weights, (__m512)window);
+#elif defined __AVX2__
+    return (VecSide)_mm256_permutevar8x32_ps((__m256)window, (__m256i)weights);
 #else
     Vec8i at = (Vec8i)weights & 7;
-    return (Vec8){from[at[0]], from[at[1]], from[at[2]], from[at[3]],
-                  from[at[4]], from[at[5]], from[at[6]], from[at[7]]};
+    return (VecSide){window[at[0]], window[at[1]], window[at[2]], window[at[3]],
+                     window[at[4]], window[at[5]], window[at[6]], window[at[7]]};
 #endif
 }
 
@@ -64,6 +78,16 @@ INLINE Vec8 pick8(const float *from, const uint16_t *places)
     __builtin_memcpy(p, places, sizeof p);
     return (Vec8){from[(uint16_t)p[0]], from[p[0] >> 16], from[(uint16_t)p[1]], from[p[1] >> 16],
                   from[(uint16_t)p[2]], from[p[2] >> 16], from[(uint16_t)p[3]], from[p[3] >> 16]};
+}
+
+INLINE VecSide pick(const float *from, const uint16_t *places)
+{
+#ifdef __AVX512F__
+    return __builtin_shufflevector(pick8(from, places), pick8(from, places + 8), 0, 1, 2, 3, 4, 5, 6, 7,
+                                   8, 9, 10, 11, 12, 13, 14, 15);
+#else
+    return pick8(from, places);
+#endif
 }
 
 /* The state in other orders: `table` names vectors of it, and eight of them are turned at a time. With
@@ -79,28 +103,33 @@ INLINE void reorder(const Step *s, float *state, int64_t padded)
     }
 }
 
-/* A sparse recurrent matrix times the state, eight rows at a time: a slice, of which data[2] has the first
-   row and how many steps it takes. A step multiplies at most one weight of each row, all of them with
-   inputs from eight places side by side; covering.c finds the steps. A few weights of each row are left,
-   whose inputs are picked one by one. data[0]: the weights left of all slices, then those of the steps;
-   data[1]: the table above, places of the weights left, where steps begin; data[3]: biases. */
+/* A sparse recurrent matrix times the state, slice by slice: data[2] has the first row of each and how
+   many steps it takes. A step multiplies at most one weight of each row, all of them with inputs from a
+   window of places side by side; covering.c finds the steps. A few weights of each row are left, whose
+   inputs are picked one by one. data[0]: the weights left of all slices, then those of the steps; data[1]:
+   the table above, places of the weights left, where windows begin; data[3]: biases. */
 INLINE void recur_sparse(const Step *s, const float *state, int64_t padded, float *sums)
 {
     int64_t slices = s->size[N_SLICES], table = (s->size[N_ORDERS] - 1) * padded / 8;
-    const float *left = s->data[0], *weights = left + slices * 8 * LEFT, *bias = s->data[3];
-    const uint16_t *places = (const uint16_t *)s->data[1] + table, *starts = places + slices * 8 * LEFT;
+    const float *left = s->data[0], *weights = left + slices * SIDE * LEFT, *bias = s->data[3];
+    const uint16_t *places = (const uint16_t *)s->data[1] + table;
+    const uint16_t *starts = places + slices * SIDE * LEFT;
     const int32_t *slice = s->data[2];
-    for (int64_t i = 0; i < slices; i++, slice += 2, left += 8 * LEFT, places += 8 * LEFT) {
-        Vec8 acc[STEPS] = {*(const Vec8 *)(bias + slice[0])};
+    for (int64_t i = 0; i < slices; i++, slice += 2, left += SIDE * LEFT, places += SIDE * LEFT) {
+        VecSide acc[STEPS] = {*(const VecSide *)(bias + slice[0])}, before = *(const VecSide *)state;
         UNROLL for (int k = 0; k < LEFT; k++)
-            acc[k % STEPS] += *(const Vec8 *)(left + 8 * k) * pick8(state, places + 8 * k);
-        for (int64_t k = slice[1]; k > 0; k -= STEPS, weights += 8 * STEPS, starts += STEPS)
+            acc[k % STEPS] += *(const VecSide *)(left + SIDE * k) * pick(state, places + SIDE * k);
+        for (int64_t k = slice[1]; k > 0; k -= STEPS, weights += SIDE * STEPS, starts += STEPS)
             UNROLL for (int j = 0; j < STEPS; j++) {
-                Vec8 weight = *(const Vec8 *)(weights + 8 * j);
+                VecSide weight = *(const VecSide *)(weights + SIDE * j);
+                VecSide window = *(const VecSide *)(state + starts[j]);
                 IN_REGISTER(weight); /* or it is loaded twice */
-                acc[j] += weight * taken8(state + starts[j], weight);
+                IN_REGISTER(window); /* a shuffle that loads takes twice as long */
+                acc[j] += weight * taken(before, window, weight);
+                before = window;
             }
-        *(Vec8 *)(sums + slice[0]) = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+        UNROLL for (int j = 1; j < STEPS; j++) acc[0] += acc[j];
+        *(VecSide *)(sums + slice[0]) = acc[0];
     }
 }
 
@@ -185,8 +214,8 @@ INLINE void recurrent(const Step *s, const float *in, float *memory, float *out,
     __builtin_memset(state + units, 0, (padded - units) * sizeof(float));
     for (int64_t i = 0; i < n[N_STEPS]; i++) {
         int64_t t = n[N_BACKWARD] ? n[N_STEPS] - 1 - i : i;
-        Gates g = {in + t * n[N_ROW] + n[N_PLACE], sums, opened, units, padded};
-        float *to = out + t * n[N_OUT_ROW] + n[N_OUT];
+        Gates g = {in + t * n[N_ROW], sums, opened, units, padded};
+        float *to = out + (n[N_FIRST] + t) * n[N_OUT_ROW] + n[N_OUT];
         if (n[N_DENSE]) {
             recur_dense(s, state, sums);
         } else {
@@ -201,7 +230,7 @@ INLINE void recurrent(const Step *s, const float *in, float *memory, float *out,
         __builtin_memcpy(to, state, units * sizeof(float));
     }
     if (n[N_CELLS])
-        __builtin_memcpy(out + n[N_STEPS] * n[N_OUT_ROW] + n[N_OUT], cell, units * sizeof(float));
+        __builtin_memcpy(out + n[N_CELLS] * n[N_OUT_ROW] + n[N_OUT], cell, units * sizeof(float));
 }
 
 static void lstm(const Step *s, const float *in, const float *other, float *out, int64_t images)
@@ -217,8 +246,25 @@ static void gru(const Step *s, const float *in, const float *other, float *out, 
 }
 
 /* A sparse layer over many rows of one image, 32 at a time and feature by feature: as fc_sparse over
-   images. data as there; the memory holds the columns of inputs and results. */
-enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH }; /* the first as F_ROWS: outputs that have entries */
+   images. data as there, but that GROUP outputs are together; the memory holds the columns of inputs, and
+   of the results of a group. */
+enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH, M_FIRST }; /* F_ROWS is the first; the last: of the rows */
+enum { GROUP = 256 };
+
+INLINE void rows_to_columns(const float *in, int64_t inputs, int64_t rows, float *columns)
+{
+    for (int64_t i = 0; i < BLOCK; i += 8)
+        for (int64_t k = 0; k < inputs; k += 8) {
+            const float *from = in + i * inputs + k;
+            if (i + 8 <= rows && k + 8 <= inputs)
+                turn8(columns + k * BLOCK + i, BLOCK, from, inputs);
+            else
+                for (int64_t j = 0; j < 64; j++)
+                    if (k + j / 8 < inputs)
+                        columns[(k + j / 8) * BLOCK + i + j % 8] =
+                            i + j % 8 < rows ? from[j % 8 * inputs + j / 8] : 0;
+        }
+}
 
 static void fc_sparse_rows(const Step *s, const float *in, const float *other, float *out,
                            int64_t images)
@@ -226,26 +272,18 @@ static void fc_sparse_rows(const Step *s, const float *in, const float *other, f
     const int64_t *n = s->size;
     float *columns = (float *)other, *results = columns + n[M_INPUTS] * BLOCK;
     (void)images;
+    in += n[M_FIRST] * n[M_INPUTS];
     for (int64_t row = 0; row < n[M_ROWS]; row += BLOCK) {
         int64_t rows = n[M_ROWS] - row < BLOCK ? n[M_ROWS] - row : BLOCK;
-        for (int64_t i = 0; i < BLOCK; i += 8)
-            for (int64_t k = 0; k < n[M_INPUTS]; k += 8) {
-                const float *from = in + (row + i) * n[M_INPUTS] + k;
-                if (i + 8 <= rows && k + 8 <= n[M_INPUTS])
-                    turn8(columns + k * BLOCK + i, BLOCK, from, n[M_INPUTS]);
-                else
-                    for (int64_t j = 0; j < 64; j++)
-                        if (k + j / 8 < n[M_INPUTS])
-                            columns[(k + j / 8) * BLOCK + i + j % 8] =
-                                i + j % 8 < rows ? from[j % 8 * n[M_INPUTS] + j / 8] : 0;
-            }
-        if (rows <= WIDTH)
-            fc_columns(s, columns, results, 1);
-        else if (rows <= 2 * WIDTH)
-            fc_columns(s, columns, results, 2);
-        else
-            fc_columns(s, columns, results, VECTORS);
-        Step turned = {.size = {n[M_WIDTH]}, .out = {.stride = n[M_WIDTH]}};
-        from_columns(&turned, results, other, out + row * n[M_WIDTH], rows);
+        rows_to_columns(in + row * n[M_INPUTS], n[M_INPUTS], rows, columns);
+        for (int64_t o = 0; o < n[M_OUTPUTS]; o += GROUP) {
+            Step group = *s, turned = {.out = {.stride = n[M_WIDTH]}};
+            turned.size[0] = group.size[F_ROWS] = n[M_OUTPUTS] - o < GROUP ? n[M_OUTPUTS] - o : GROUP;
+            group.data[1] = (const int32_t *)s->data[1] + o;
+            group.data[2] = (const int32_t *)s->data[2] + o;
+            group.data[3] = (const float *)s->data[3] + o;
+            fc_sparse(&group, columns, other, results, rows);
+            from_columns(&turned, results, other, out + row * n[M_WIDTH] + o, rows);
+        }
     }
 }

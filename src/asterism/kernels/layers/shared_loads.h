@@ -7,14 +7,6 @@
 
 enum { ALONE, NEXT, AFTER_NEXT, BOTH };
 
-#if WIDTH == 16
-#define IN_REGISTER(x) __asm__("" : "+v"(x)) /* or gcc loads it for each product */
-#elif WIDTH == 8
-#define IN_REGISTER(x) __asm__("" : "+x"(x))
-#else
-#define IN_REGISTER(x) (void)(x)
-#endif
-
 /* `apart`: sums from one to that which reads the next place's input. */
 INLINE void add_shared(Vec *acc, const float *p, const Vec *weights, const int kind, const int sums,
                        const int apart, const int pitch)

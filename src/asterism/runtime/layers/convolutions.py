@@ -14,14 +14,17 @@ import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Ends
+from asterism.runtime.layers.packed_rows import PackedRowSteps
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.places import Option, choose_together
-from asterism.runtime.layers.whole_channels import WholeChannelSteps
 from asterism.runtime.layers.windows import Window
 from asterism.runtime.steps import Buffer
 
+# Kernels that leave their results as they would read them.
+WHOLE, ROWS = frozenset(["planes", "quads"]), frozenset(["rows"])
 
-class Convolutions(WholeChannelSteps):
+
+class Convolutions(PackedRowSteps):
     """Strip by strip, by whole rows or channels, or by columns, as `cost` says."""
 
     def __init__(
@@ -33,13 +36,17 @@ class Convolutions(WholeChannelSteps):
         lanes: int,
     ) -> None:
         super().__init__(layers, shapes, ends, many, lanes)
-        self.packed: dict[int, Buffer] = {}  # values that their only reader finds packed already
+        self.likes: dict[int, set[str]] = {}  # of values: the kernels of those that read them
         self.placed = self._placed(layers)
         for layer in reversed(layers):
-            possible = layer.node.op == "conv" and layer.place not in self.placed
-            possible = possible and self.whole_channels(layer) is not None
-            if possible and self.choose(layer)[0].kernel in ("planes", "quads"):
+            if layer.node.op != "conv" or layer.place in self.placed:
+                continue
+            kernel = self.choose(layer)[0].kernel
+            if kernel in WHOLE:
                 self.want(layer)
+            strided = layer.node.pair("stride") != (1, 1)  # what it reads is sorted in any case
+            for value in layer.added if strided else (*layer.inputs, *layer.added):
+                self.likes.setdefault(value, set()).add(kernel)
 
     def _placed(self, layers: Sequence[FusedLayer]) -> dict[int, float]:
         """The convolutions that go place by place, by their place in the graph: their seconds."""
@@ -88,12 +95,16 @@ class Convolutions(WholeChannelSteps):
         shapes = self.seen(layer), self.own(layer)
         at = windows.window(layer, *shapes)
         rows = None
-        if self.lanes in windows.SUMS:
+        if self.lanes >= windows.COLUMNS:
             rows = windows.by_rows(windows.window(layer, *shapes, by_rows=True), self.lanes)
         planes = self.whole_channels(layer)
-        if layer.inputs[0] in self.packed:  # for the kernel by rows, which it is to be
+        value = layer.inputs[0]
+        if value in self.packed and value not in self.planes:  # for the kernel by rows
             planes = None
-        choice = cost.conv(layer, at, rows, self.turned(layer), planes, self.lanes)
+        pack = 0 if rows is None else self.to_pack(layer, rows)
+        likes = self.likes.get(layer.out, set())
+        liked = next((layout for layout in (WHOLE, ROWS) if likes and likes <= layout), frozenset())
+        choice = cost.conv(layer, at, rows, pack, self.turned(layer), planes, liked, self.lanes)
         return choice, rows if rows is not None and choice.kernel == "rows" else at
 
     def conv(self, layer: FusedLayer) -> None:
@@ -106,7 +117,7 @@ class Convolutions(WholeChannelSteps):
             self.conv_places(layer)
         elif choice.kernel in ("planes", "quads"):
             self.conv_planes(layer, dense=choice.kernel == "quads")
-        elif not layer.added:
+        elif not layer.added or (choice.kernel == "rows" and self.adds(layer, at)):
             self.conv_packed(layer, choice, at)
         else:
             self.conv_packed(layer._replace(added=(), relu=False), choice, at)
@@ -122,7 +133,7 @@ class Convolutions(WholeChannelSteps):
         if choice.kernel == "rows":
             self.conv_rows(layer, at)
             return
-        packed = self.pack(layer, at)
+        packed, at = self.pack(layer, at)
         data = packing.conv_sparse(layer, at) if choice.sparse else packing.conv_dense(layer, at)
         height, width = at.out
         if layer.pool:
@@ -181,63 +192,6 @@ class Convolutions(WholeChannelSteps):
             whole=True,
             activation=layer.fused,
         )
-
-    def conv_rows(self, layer: FusedLayer, at: Window) -> None:
-        parts = windows.parts(layer, at, self.lanes)
-        packed, data = self.pack(layer, at), packing.conv_rows(layer, at, parts)
-        height, width = at.out
-        _, *out = image(self.shapes[layer.out])
-        if layer.pool:
-            height = height // 2 * 2
-        sizes = [len(data[2]), height, at.strips, at.line, at.strip_pitch, width]
-        after = self.packed_after(layer, at)
-        if after is None:
-            result, pitches, around = self.out(layer), [out[1], out[0] * out[1]], [0, 0]
-        else:
-            result = self.packed[layer.out] = Buffer(after.packed)
-            pitches = [after.line, after.plane]
-            around = [after.padding[0], after.rows - after.padding[0] - height]
-            data = (*data[:2], np.searchsorted(after.channels, data[2]).astype(np.int32), data[3])
-        sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
-        sums = Buffer(len(data[2]) * windows.SUMS[self.lanes] * self.lanes if parts > 1 else 1)
-        self.add(
-            "CONV_ROWS",
-            layer,
-            packed,
-            result,
-            other=sums,
-            sizes=[*sizes, parts, *around],
-            data=data,
-            activation=layer.fused,
-        )
-
-    def packed_after(self, layer: FusedLayer, at: Window) -> Window | None:
-        """The window of the layer that reads this one's result, if the result may lie as packed."""
-        if self.makers[layer.out].added:  # which a step after this one does
-            return None
-        readers = self.readers.get(layer.out, [])
-        if layer.pool or at.strips > 1 or layer.out in self.ends.results or len(readers) != 1:
-            return None
-        reader = readers[0]
-        if (
-            reader.node.op != "conv"
-            or layer.out in reader.added
-            or self.seen(reader) != self.shapes[layer.out]
-        ):
-            return None
-        choice, after = self.choose(reader)
-        same = choice.kernel == "rows" and after.strips == 1 and after.line == at.line
-        return after if same and after.stride == (1, 1) else None
-
-    def pack(self, layer: FusedLayer, at: Window) -> Buffer:
-        if layer.inputs[0] in self.packed:
-            return self.packed[layer.inputs[0]]
-        sizes = [len(at.channels), *at.size, *at.padding, *at.stride, at.rows, at.strips, at.line]
-        sizes += [*at.phases, at.step, self.size(layer.inputs[0])]
-        packed = Buffer(max(at.packed, 1))
-        source = self.rows(layer.inputs[0], layer)
-        self.add("PACK", layer, source, packed, sizes=sizes, data=(at.channels,))
-        return packed
 
 
 def _kind(layer: FusedLayer) -> str:

@@ -1,10 +1,11 @@
-"""A sparse recurrent matrix, in steps that multiply eight rows at once.
+"""A sparse recurrent matrix, in steps that multiply eight or sixteen rows at once.
 
-A step takes, of each of eight rows, at most one weight, and all of their inputs lie in eight places
-side by side: one load brings them, and the three lowest bits of each weight say which is its own.
-That changes a weight by at most one part in two million. Of each row a few weights may be left that
-would make poor steps; their inputs are loaded one by one. Which steps there are is found by
-kernels/layers/covering.c, and kernels/layers/recurrent.h runs them.
+A step takes, of each row of a slice, at most one weight, and all of their inputs lie in a window of
+as many places side by side: one load brings them, and the lowest bits of each weight say which is
+its own. With vectors of sixteen they may lie in the window of the step before as well. Three bits
+change a weight by at most one part in two million, five by one in half a million. Of each row a few
+weights may be left that would make poor steps; their inputs are loaded one by one. Which steps
+there are is found by kernels/layers/covering.c, and kernels/layers/recurrent.h runs them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from asterism.graph.stages import Array
 from asterism.runtime.layers.packing import Data, filled, starts_of
 from asterism.runtime.layers.windows import Indices
 
-SIDE = 8  # rows of a slice, and places side by side
-LEFT = 3  # weights of a row whose inputs are picked one by one
-STEPS = 4  # steps
-TURNED = SIDE * SIDE  # numbers that are turned at once: the state is a multiple of these
+LEFT = 2  # weights of a row whose inputs are picked one by one
+AT_ONCE = 32  # weights in as many steps as the kernel takes at once
+VECTOR = 8  # numbers of each of eight vectors that are turned at once
+TURNED = VECTOR * VECTOR  # the state is a multiple of these
 NEAR = 2**12  # numbers, in all orders, that stay in the first-level cache
 
 
@@ -39,27 +40,28 @@ class Orders(NamedTuple):
     columns: Indices
 
 
-def orders_of(units: int) -> Orders:
+def orders_of(units: int, side: int) -> Orders:
     """The state as it is, and in as many other orders as stay near with it.
 
     Eight vectors turned are eight others, each with one number of every one of them: these were not
-    side by side before. More sets of numbers to choose from make fewer steps.
+    side by side before. More sets of numbers to choose from make fewer steps. Sixteen rows, with
+    two windows to choose from, have enough of them in one order.
     """
     size = -(-units // TURNED) * TURNED
-    count = max(1, min(8, NEAR // size, 1 + size // TURNED))
+    count = max(1, min(8, NEAR // size, 1 + size // TURNED)) if side == VECTOR else 1
     random = np.random.default_rng(0)
-    shuffled = [random.permutation(size // SIDE) for _ in range(count - 1)]
-    vectors = np.array(shuffled, np.int32).reshape(-1, SIDE) * SIDE
-    turned = (vectors[:, None, :] + np.arange(SIDE)[:, None]).reshape(-1)
+    shuffled = [random.permutation(size // VECTOR) for _ in range(count - 1)]
+    vectors = np.array(shuffled, np.int32).reshape(-1, VECTOR) * VECTOR
+    turned = (vectors[:, None, :] + np.arange(VECTOR)[:, None]).reshape(-1)
     columns = np.minimum(np.concatenate([np.arange(size), turned]), units)
     return Orders(count, vectors, columns.astype(np.int32))
 
 
 class Covered(NamedTuple):
-    """A matrix in slices of eight rows, as they are multiplied.
+    """A matrix in slices of rows, as they are multiplied.
 
-    left, places   weights of each slice whose inputs are picked one by one: (slices, LEFT, 8)
-    steps, starts  the eight weights of each step, and where its inputs begin
+    left, places   weights of each slice whose inputs are picked one by one: (slices, LEFT, side)
+    steps, starts  the weights of each step, one of each row, and where its window begins
     counts         how many steps each slice takes
     """
 
@@ -70,16 +72,17 @@ class Covered(NamedTuple):
     counts: Indices
 
 
-def recurrent_sparse(weight: Array, bias: Array) -> Data:
+def recurrent_sparse(weight: Array, bias: Array, side: int) -> Data:
     """Weights, left and in steps; vectors of the orders, places, starts; slices; biases.
 
-    A slice is its first row, and how many steps it takes: a multiple of four, as many as the kernel
-    takes at once.
+    A slice is its first row, and how many steps it takes: a multiple of those that the kernel takes
+    at once.
     """
-    orders = orders_of(weight.shape[1])
-    found = cover(weight, orders)
+    orders = orders_of(weight.shape[1], side)
+    found = cover(weight, orders, side)
     # Slices of as many steps follow each other: then the processor foresees where they end.
-    counts = -(-found.counts // STEPS) * STEPS
+    steps = AT_ONCE // side
+    counts = -(-found.counts // steps) * steps
     order = np.argsort(counts, kind="stable")
     begin = starts_of(counts[order])
     first = np.empty_like(counts)
@@ -87,26 +90,26 @@ def recurrent_sparse(weight: Array, bias: Array) -> Data:
     place = np.arange(len(found.steps)) + np.repeat(
         first - starts_of(found.counts)[:-1], found.counts
     )
-    left = found.left[order].reshape(-1, SIDE)
-    weights = aligned_zeros(len(left) + begin[-1], SIDE)
+    left = found.left[order].reshape(-1, side)
+    weights = aligned_zeros(len(left) + begin[-1], side)
     weights[: len(left)], weights[len(left) + place] = left, found.steps
     starts = np.zeros(begin[-1], np.uint16)
     starts[place] = found.starts
     table = (orders.vectors.ravel(), found.places[order].ravel(), starts)
-    slices = np.stack([order * SIDE, counts[order]], 1).astype(np.int32)
-    return weights, np.concatenate(table).astype(np.uint16), slices, filled(bias, SIDE)
+    slices = np.stack([order * side, counts[order]], 1).astype(np.int32)
+    return weights, np.concatenate(table).astype(np.uint16), slices, filled(bias, side)
 
 
-def cover(weight: Array, orders: Orders) -> Covered:
-    """The steps that kernels/layers/covering.c finds for each slice of eight rows."""
-    units, slices = weight.shape[1], -(-len(weight) // SIDE)
-    whole = np.zeros((slices * SIDE, units), np.float32)
+def cover(weight: Array, orders: Orders, side: int) -> Covered:
+    """The steps that kernels/layers/covering.c finds for each slice of `side` rows."""
+    units, slices = weight.shape[1], -(-len(weight) // side)
+    whole = np.zeros((slices * side, units), np.float32)
     whole[: len(weight)] = weight
     most = np.count_nonzero(weight)
     found = Covered(
-        np.empty((slices, LEFT, SIDE), np.float32),
-        np.empty((slices, LEFT, SIDE), np.uint16),
-        np.empty((most, SIDE), np.float32),
+        np.empty((slices, LEFT, side), np.float32),
+        np.empty((slices, LEFT, side), np.uint16),
+        np.empty((most, side), np.float32),
         np.empty(most, np.uint16),
         np.empty(slices, np.int32),
     )
@@ -114,7 +117,7 @@ def cover(weight: Array, orders: Orders) -> Covered:
     assert kernels is not None
     done = kernels.asterism_cover(
         *(whole.ctypes.data, slices, units, orders.columns.ctypes.data, len(orders.columns)),
-        *(orders.number, *(each.ctypes.data for each in found)),
+        *(orders.number, side, *(each.ctypes.data for each in found)),
     )
     if not done:
         raise MemoryError("no memory to lay out a recurrent layer")

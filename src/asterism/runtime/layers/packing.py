@@ -197,18 +197,23 @@ def quads_of(
     return channels, biases, padded.reshape(quads, 4, -1).transpose(0, 2, 1)
 
 
-def fc_sparse(layer: FusedLayer, slots: Indices) -> Data:
-    """Row by row, with the place of a feature's column for its offset."""
+def fc_sparse(layer: FusedLayer, slots: Indices, together: int | None = None) -> Data:
+    """Row by row, with the place of a feature's column for its offset.
+
+    together  outputs that stay together, if not all of them do
+    """
     rows = _rows(layer)
     weight = layer.weight[rows]
     # Rows with few weights first, as for convolutions; the weights of a row by their inputs.
     live = weight != 0
-    order = np.argsort(live.sum(1), kind="stable")
+    groups = np.arange(len(rows)) // (together or max(1, len(rows)))
+    order = np.lexsort((live.sum(1), groups))
     row, column = np.nonzero(live[order])
     entries = np.empty(len(row), ENTRY)
     entries["offset"], entries["weight"] = slots[column] * BLOCK, weight[order[row], column]
     counts = np.bincount(row, minlength=len(rows))
-    return entries, starts_of(counts), _i32(rows[order]), layer.bias[rows[order]]
+    places = rows[order] if together is None else rows[order] % together
+    return entries, starts_of(counts), _i32(places), layer.bias[rows[order]]
 
 
 def fc_sparse_one(layer: FusedLayer) -> Data:

@@ -134,8 +134,13 @@ def dense_weights(layer: FusedLayer, at: Planes | Sorted) -> Data:
     return entries, starts_of(live.sum(1)), channels, biases
 
 
-def spread_from(source: Planes, planes: Indices) -> Indices:
-    """What `spread` reads of each plane: where it begins, its first row and column."""
+def spread_from(source: Planes, planes: Indices, begin: int) -> Indices:
+    """What `spread` reads of each plane: where it begins, its first row and column.
+
+    source  how the planes lie
+    planes  the number of each, its first row and column
+    begin   where the first of the source is
+    """
     table = planes.astype(np.int32)
-    table[:, 0] = source.margin + planes[:, 0] * source.plane
+    table[:, 0] = begin + planes[:, 0] * source.plane
     return np.ascontiguousarray(table)

@@ -1,10 +1,13 @@
 """Layers over the rows of an image: linear layers over many of them, and recurrent layers.
 
-Of a recurrent layer the inputs' part is one product for all steps; what is left for each step is
+Of a recurrent layer the inputs' part is one product for many steps; what is left for each step is
 the recurrent matrix times the state, and the gates.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,79 +17,128 @@ from asterism.graph.operations.sequences.recurrent import directions_of
 from asterism.graph.stages import Array, FusedLayer, Given
 from asterism.runtime.building import Builder
 from asterism.runtime.layers.covering import TURNED, orders_of, recurrent_sparse
-from asterism.runtime.layers.packing import BLOCK
+from asterism.runtime.layers.packing import BLOCK, Data
 from asterism.runtime.steps import Buffer
+
+GROUP = 256  # outputs of a product over rows whose results are turned together, as in the kernel
+
+
+class Product(NamedTuple):
+    """A layer's matrix times rows of an image, by the fastest kernel.
+
+    layer   whose matrix it is
+    choice  the kernel
+    data    what that reads
+    other   its memory, if it needs some
+    """
+
+    layer: FusedLayer
+    choice: cost.Choice
+    data: Data
+    other: Buffer | None
+
+    def parts(self, rows: int) -> list[tuple[int, int]]:
+        """The first row of each part, and how many it has, where it is for so many in all.
+
+        A kernel that takes a block of rows at once has parts of that size: what it makes of them is
+        still near when it is read.
+        """
+        most = BLOCK if self.choice.kernel == "rows" else max(1, rows)
+        return [(first, min(most, rows - first)) for first in range(0, max(1, rows), most)]
 
 
 class Recurrence(Builder):
     """What recurrent layers, and linear ones over rows, add their steps by."""
 
     def over_rows(self, layer: FusedLayer, source: Buffer, out: Buffer, rows: int) -> cost.Choice:
-        """The layer's matrix times each of many rows of an image, by the fastest kernel."""
-        outputs, inputs = layer.weight.shape
-        choice = cost.over_rows(layer.weight, rows, self.lanes)
-        kernels = {"sparse": "FC_SPARSE_ONE", "rows": "FC_SPARSE_ROWS", "dense": "FC_DENSE"}
-        sizes, other = [rows, inputs, outputs], None
+        """The layer's matrix times each of many rows of an image."""
+        product = self._product(layer, rows)
+        self._multiply(product, source, out, 0, rows)
+        return product.choice
+
+    def _product(self, layer: FusedLayer, rows: int) -> Product:
+        inputs = layer.weight.shape[1]
+        choice, other = cost.over_rows(layer.weight, rows, self.lanes), None
         if choice.kernel == "rows":
-            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32))
-            sizes, other = [len(data[2]), *sizes], Buffer((inputs + outputs) * BLOCK)
+            data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32), GROUP)
+            other = Buffer((inputs + GROUP) * BLOCK)
         elif choice.kernel == "sparse":
             data = packing.fc_sparse_one(layer)
-            sizes.append(len(data[3]) // 8)
         else:
             data = packing.fc_dense(layer)
-        kernel, fused = kernels[choice.kernel], layer.fused
-        self.add(kernel, layer, source, out, other=other, sizes=sizes, data=data, activation=fused)
-        return choice
+        return Product(layer, choice, data, other)
+
+    def _multiply(
+        self, product: Product, source: Buffer, out: Buffer, first: int, rows: int
+    ) -> None:
+        """Adds the step for so many rows from the first on; of a kernel without parts, for all."""
+        layer, data = product.layer, product.data
+        outputs, inputs = layer.weight.shape
+        sizes = [rows, inputs, outputs]
+        if product.choice.kernel == "rows":
+            kernel, sizes = "FC_SPARSE_ROWS", [len(data[2]), *sizes, first]
+        elif product.choice.kernel == "sparse":
+            kernel, sizes = "FC_SPARSE_ONE", [*sizes, len(data[3]) // 8]
+        else:
+            kernel = "FC_DENSE"
+        rest = {"other": product.other, "activation": layer.fused}
+        self.add(kernel, layer, source, out, sizes=sizes, data=data, **rest)
 
     def recurrent(self, layer: FusedLayer) -> None:
-        """All steps of a recurrent layer."""
+        """All steps of a recurrent layer, direction by direction."""
         directions = directions_of(layer.weights)
         matrices = [given[1] for given in directions if given[1] is not None]
         steps, _ = self.seen(layer)
-        rows, units = matrices[0].shape
-        source, sums = self.rows(layer.inputs[0], layer), Buffer(steps * rows * len(directions))
-        choice = self.over_rows(_of_inputs(layer, directions, steps), source, sums, steps)
+        units = matrices[0].shape[1]
         own = cost.recurrent(matrices, steps)
-        self.choices[layer.place] = own._replace(seconds=own.seconds + choice.seconds)
+        orders = orders_of(units, self.slice).number if own.sparse else 1
+        source = self.rows(layer.inputs[0], layer)
+        memory, out = self._state(layer, matrices, orders), self.out(layer)
+        seconds = own.seconds
+        for place, (matrix, given) in enumerate(zip(matrices, directions, strict=True)):
+            product = self._product(_of_inputs(layer, given, steps), steps)
+            seconds += product.choice.seconds
+            bias = _or_zeros(given[3], len(matrix))
+            if own.sparse:
+                data = recurrent_sparse(matrix, bias, self.slice)
+            else:
+                data = packing.recurrent_dense(matrix, bias)
+            fixed = [units, len(data[2]), not own.sparse, len(matrix), len(matrices) * units]
+            fixed += [place * units, place * memory.size // len(matrices), orders, place]
+            parts = product.parts(steps)[:: -1 if place else 1]
+            sums = Buffer(max(rows for _, rows in parts) * len(matrix))
+            for part in parts:
+                self._multiply(product, source, sums, *part)
+                # With a state; and the row that the cells go to, if they are wanted.
+                given_state = len(layer.inputs) > 1 or part != parts[0]
+                cells = steps * (part == parts[-1] and self.shapes[layer.out][0] > steps)
+                sizes, kernel = [*part, *fixed, given_state, cells], layer.node.op.upper()
+                self.add(kernel, layer, sums, out, other=memory, sizes=sizes, data=data)
+        self.choices[layer.place] = own._replace(seconds=seconds)
+
+    def _state(self, layer: FusedLayer, matrices: Sequence[Array], orders: int) -> Buffer:
+        """Memory for each direction, one after the other, with the state that was given.
+
+        matrices  the recurrent ones
+        orders    in which the state lies there
+        """
+        rows, units = matrices[0].shape
         padded, cells = -(-units // TURNED) * TURNED, layer.node.op == "lstm"
-        orders = orders_of(units).number if own.sparse else 1
         # Its state, and of a step the gates and the sums.
         apart = (orders + cells + rows // units) * padded + -(-rows // 32) * 32
-        memory = self._state(layer, orders * padded, apart, len(directions), units)
-        out, wide = self.out(layer), len(directions) * units
-        extra = self.shapes[layer.out][0] - steps
-        for place, (_, matrix, _, bias) in enumerate(directions):
-            assert matrix is not None
-            pack = recurrent_sparse if own.sparse else packing.recurrent_dense
-            data = pack(matrix, _or_zeros(bias, rows))
-            sizes = [steps, units, len(data[2]), not own.sparse]
-            sizes += [rows * len(directions), place * rows, wide, place * units]
-            sizes += [place * apart, orders, place, len(layer.inputs) > 1, extra]
-            kernel = layer.node.op.upper()
-            self.add(kernel, layer, sums, out, other=memory, sizes=sizes, data=data)
-
-    def _state(
-        self, layer: FusedLayer, size: int, apart: int, directions: int, units: int
-    ) -> Buffer:
-        """Memory for each direction, `apart` from the next, with the state that was given.
-
-        size  numbers of its first part
-        """
-        memory = Buffer(apart * directions)
+        memory = Buffer(apart * len(matrices))
         for place, value in enumerate(layer.inputs[1:]):
-            sizes = [directions, units, apart, place * size]
+            sizes = [len(matrices), units, apart, place * orders * padded]
             self.add("COPY_CHUNKS", layer, self.rows(value, layer), memory, sizes=sizes)
         return memory
 
 
-def _of_inputs(layer: FusedLayer, directions: list[Given], steps: int) -> FusedLayer:
-    """The linear layer that makes what the inputs add to all gates, of all directions."""
-    matrices = [given[0] for given in directions if given[0] is not None]
-    weight = np.concatenate(matrices)
-    biases = [_or_zeros(given[2], len(matrices[0])) for given in directions]
+def _of_inputs(layer: FusedLayer, direction: Given, steps: int) -> FusedLayer:
+    """The linear layer that makes what the inputs add to all gates of a direction."""
+    weight, bias = direction[0], direction[2]
+    assert weight is not None
     whole = np.broadcast_to(np.True_, (steps, len(weight)))
-    return layer._replace(weights=[weight, np.concatenate(biases)], needed=whole)
+    return layer._replace(weights=[weight, _or_zeros(bias, len(weight))], needed=whole)
 
 
 def _or_zeros(bias: Array | None, size: int) -> Array:

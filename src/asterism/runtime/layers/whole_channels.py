@@ -102,12 +102,16 @@ class WholeChannelSteps(PlaceSteps):
 
     def channels(self, value: int, layer: FusedLayer) -> tuple[Buffer, tuple[int, int, int]]:
         """A value as planes, as it lies: pitch, plane and margin."""
-        only_planes = value not in self.values and value in self.planes
-        if only_planes and self.shapes[value] == self.seen(layer):
+        if self.only_planes(value, layer):
             source, at = self.planes[value]
             return source, (at.pitch, at.plane, at.margin)
         _, height, width = image(self.seen(layer))
         return self.rows(value, layer), (width, height * width, 0)
+
+    def only_planes(self, value: int, layer: FusedLayer) -> bool:
+        """Whether a value lies as planes and not as plain rows, in the shape that a layer reads."""
+        planes = value not in self.values and value in self.planes
+        return planes and self.shapes[value] == self.seen(layer)
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         value = layer.inputs[0]
@@ -133,20 +137,34 @@ class WholeChannelSteps(PlaceSteps):
         return buffer, least
 
     def spread(
-        self, layer: FusedLayer, source: Buffer, at: Planes, wanted: Planes | Sorted, out: Buffer
+        self,
+        layer: FusedLayer,
+        source: Buffer,
+        at: Planes,
+        wanted: Planes | Sorted,
+        out: Buffer,
+        padding: tuple[int, int] = (0, 0),
+        begin: int | None = None,
     ) -> None:
-        """Copies planes to where they lie with other zeros, or sorted by a stride."""
+        """Copies planes to where they lie with other zeros, or sorted by a stride.
+
+        layer    what it is for
+        source   planes that lie as `at` says
+        wanted   how they are to lie in `out`
+        padding  rows and columns before what is sorted
+        begin    of the first plane; by default as `at` says
+        """
         if isinstance(wanted, Planes):
             table = np.zeros((at.channels, 3), np.int32)
             table[:, 0] = np.arange(at.channels)
-            stride, padding, margin = (1, 1), (0, 0), wanted.margin
+            stride, margin = (1, 1), wanted.margin
             rows = wanted.size[0] + wanted.gap
         else:
             table, rows, margin = wanted.planes, wanted.rows, 0
-            stride, padding = layer.node.pair("stride"), layer.node.pair("padding")
+            stride = layer.node.pair("stride")
         ends = [each.size + SLACK * (each.space == SCRATCH) for each in (source, out)]
         sizes = [len(table), *at.size, at.pitch, *stride, *padding, rows, wanted.pitch]
-        data = (layouts.spread_from(at, table),)
+        data = (layouts.spread_from(at, table, at.margin if begin is None else begin),)
         self.add("SPREAD", layer, source, out, sizes=[*sizes, margin, *ends], data=data)
 
     # ------------------------------------------------------------------ the convolution
@@ -183,7 +201,7 @@ class WholeChannelSteps(PlaceSteps):
         plain = Planes(channels, (height, width), width)
         source, lies = self.planes.get(value) or (self.rows(value, layer), plain)
         buffer = Buffer(max(at.total, 1))
-        self.spread(layer, source, lies, at, buffer)
+        self.spread(layer, source, lies, at, buffer, layer.node.pair("padding"))
         return buffer, at
 
     def plane_added(self, layer: FusedLayer, made: Planes) -> tuple[Buffer | None, list[int]]:

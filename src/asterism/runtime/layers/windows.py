@@ -19,7 +19,7 @@ COLUMNS, LINE = 8, 16
 MAX_PACKED = 2**30
 CACHE = 40_000  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
-SUMS = {8: 12, 16: 16}  # vectors that layers/conv_rows.h sums at once, by the lanes of one
+SUMS = 16  # vectors that layers/conv_rows.h sums at once, at most
 
 Indices = npt.NDArray[np.int32]
 
@@ -133,7 +133,7 @@ def parts(layer: FusedLayer, at: Window, lanes: int) -> int:
 
     The fewest whose lines fit the cache, unless sums were then loaded for a handful of weights.
     """
-    lines = SUMS[lanes] * lanes // at.line + at.rows - at.out[0]
+    lines = SUMS * lanes // at.line + at.rows - at.out[0]
     size = 4 * at.line * lines * at.phases[0] * at.phases[1] * len(at.channels)
     weights = np.count_nonzero(layer.weight) / max(1, len(live_outputs(layer)))
     return int(max(1, min(-(-size // CACHE), weights // FEW_WEIGHTS)))

@@ -171,6 +171,22 @@ def test_kernels_agree_with_torch_at_every_size(
         np.testing.assert_allclose(found, truth, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize("steps", [32, 33, 70])
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_of_a_long_sequence_carry_the_state(
+    kind: type[nn.RNNBase], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The product of the inputs takes 32 steps at a time: forwards, backwards, from a state."""
+    chosen = cost.over_rows
+    choose = lambda *given: chosen(*given)._replace(kernel="rows")  # noqa: E731
+    monkeypatch.setattr(cost, "over_rows", choose)
+    model = pruned(Tagger(kind, HEADS["states"], bidirectional=True, batch_first=True), 0.5)
+    assert_agrees(model, sequences(3, steps))
+    states = [sequences(3, 2, 6) for _ in range(2 if kind is nn.LSTM else 1)]
+    assert_agrees(model, sequences(3, steps), *states)
+
+
 class First(nn.Module):
     """Of a recurrent network what it makes of the steps."""
 

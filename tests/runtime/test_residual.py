@@ -1,0 +1,106 @@
+"""Residual networks: values that several convolutions read, each in the layout that it likes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import asterism.kernels.library as library
+import asterism.runtime.cost as cost
+from asterism.graph.capture import capture
+from asterism.runtime import Net
+from support.properties import examples
+
+
+class Block(nn.Module):
+    """Two convolutions, and what they read added to what they make."""
+
+    def __init__(self, channels: int, extents: tuple[int, int]) -> None:
+        super().__init__()
+        self.one, self.two = (
+            nn.Conv2d(channels, channels, extent, padding=extent // 2) for extent in extents
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.two(self.one(x).relu()) + x).relu()
+
+
+class Halving(nn.Module):
+    """A convolution with a stride beside every second place, with more channels of zeros."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(channels, channels + 4, 3, 2, 1)
+        self.same = nn.Conv2d(channels + 4, channels + 4, 3, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.same(self.down(x).relu())
+        return (y + nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 2))).relu()
+
+
+def residual(draw: st.DrawFn, inputs: int, channels: int) -> nn.Module:
+    begin = nn.Conv2d(inputs, channels, 3, padding=1)
+    extents = st.tuples(*[st.sampled_from([1, 3, 3, 5])] * 2)
+    blocks = [Block(channels, draw(extents)) for _ in range(draw(st.integers(1, 3)))]
+    halves = draw(st.booleans())
+    after = [Halving(channels), Block(channels + 4, draw(extents))] if halves else []
+    return nn.Sequential(begin, nn.ReLU(), *blocks, *after)
+
+
+def random_network(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
+    """A residual network with few weights, and a batch for it."""
+    torch.manual_seed(draw(st.integers(0, 99)))
+    inputs, channels = draw(st.integers(1, 3)), draw(st.integers(1, 20))
+    model = residual(draw, inputs, channels).eval()
+    for param in model.parameters():
+        if param.ndim > 1:
+            param.data *= torch.rand_like(param) < draw(st.sampled_from([0.05, 0.3, 1.0]))
+    batch = draw(st.sampled_from([1, 5]))
+    return model, torch.randn(batch, inputs, draw(st.integers(1, 20)), draw(st.integers(1, 40)))
+
+
+def assert_same(model: nn.Module, x: Tensor) -> Net:
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    net = Net(capture(model, x[:1]), weights)
+    truth = model(x).detach().numpy()
+    scale = max(1, float(np.abs(truth).max()))
+    np.testing.assert_allclose(net(x.numpy()), truth, rtol=1e-4, atol=1e-5 * scale)
+    return net
+
+
+@examples(60)
+@given(st.data())
+def test_every_layer_may_run_by_any_kernel(data: st.DataObject) -> None:
+    model, x = random_network(data.draw)
+    seed = data.draw(st.integers(0, 999))
+    plain = cost._choose
+
+    def choose(family: str, costs: dict[str, float], density: float) -> cost.Choice:
+        """One by chance, but always the same for a layer that has the same to choose from."""
+        chance = np.random.default_rng([seed, int(1e6 * density), len(costs)])
+        kernel = str(chance.choice(sorted(costs)))
+        return plain(family, {kernel: costs[kernel]}, density)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "_choose", choose)
+        assert_same(model, x)
+
+
+@pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
+@pytest.mark.parametrize("width", [8, 16, 30, 32])
+def test_values_stay_packed_from_row_to_row(width: int, level: str) -> None:
+    """Sums are added by the convolutions, and only the network's input is packed."""
+    if level in ("none", "portable"):
+        pytest.skip("no kernel by rows there")
+    blocks = [Block(8, (3, 3)) for _ in range(2)]
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), *blocks).eval()
+    token = cost.MACHINE.set(cost.Machine({}, frozenset(["conv rows"])))
+    try:
+        net = assert_same(model, torch.randn(2, 3, 9, width))
+    finally:
+        cost.MACHINE.reset(token)
+    assert [step.kernel for step in net.plans[0].steps] == ["PACK", *["CONV_ROWS"] * 5]
