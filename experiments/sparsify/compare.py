@@ -5,75 +5,49 @@
     python experiments/sparsify/compare.py resnet8 --dense runs/cifar10
 
 The last two start from the dense networks of `asterism reproduce`, the others train theirs. Each
-finished search is added to compare.json at once, and what is there is not done again. Validation
-data alone is seen: the search is judged by what it is asked for.
+finished search is added to compare.json at once, and what is there is not done again; one that was
+stopped is resumed. Validation data alone is seen: a search is judged by what it is asked for.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from others import EPOCHS, Batches, cnn, digits, mlp, text, transformer
-from torch import Tensor, nn
 
 import asterism
-from asterism.experiments.data import load
-from asterism.experiments.data.augmentation import CROP_AND_FLIP, Augment
+from asterism.cli.factories import make_data, make_model
 from asterism.experiments.jobs import load_model
-from asterism.experiments.networks import lenet5, resnet8
 from asterism.storage.atomic_files import read_json, write_json
 
-RESULTS = Path(__file__).with_suffix(".json")
+HERE = Path(__file__).parent
+RESULTS = HERE / "compare.json"
 SEEDS = 3
 
 
-@dataclass(frozen=True)
-class Augmented:
-    """The batches of another loader, each changed at random."""
-
-    batches: Batches
-    augment: Augment
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for images, labels in self.batches:
-            yield self.augment(images, torch.default_generator), labels
-
-
-def images(name: str, augment: Augment | None = None) -> dict[str, Any]:
-    """The metric is the accuracy in per cent."""
-    data = load(name)
-    batches = Batches(data.train.images, data.train.labels, 128, shuffle=True)
-    validation = data.validation
-    return {
-        "train_loader": batches if augment is None else Augmented(batches, augment),
-        "valid_loader": Batches(validation.images, validation.labels, 1000, shuffle=False),
-    }
-
-
 class Case(NamedTuple):
-    """A network, its data, and how much worse it may become in how many epochs."""
+    """A network and its data, each made by a function of a file beside this one.
 
-    make: Callable[[], nn.Module]
-    data: Callable[[], dict[str, Any]]
+    max_drop      how much worse it may become
+    max_epochs    of a search
+    dense_epochs  of its dense training, unless that is found elsewhere
+    """
+
+    model: str
+    data: str
     max_drop: float
     max_epochs: int
+    dense_epochs: int = 0
 
 
 CASES = {
-    "mlp": Case(mlp, digits, 1.0, 120),
-    "cnn": Case(cnn, digits, 1.0, 120),
-    "transformer": Case(transformer, text, 0.05, 60),
-    "lenet5": Case(lenet5, partial(images, "mnist"), 0.2, 60),
-    "resnet8": Case(resnet8, partial(images, "cifar10", CROP_AND_FLIP), 2.0, 60),
+    "mlp": Case("others.py:mlp", "others.py:digits", 1.0, 120, 60),
+    "cnn": Case("others.py:cnn", "others.py:digits", 1.0, 120, 60),
+    "transformer": Case("others.py:transformer", "others.py:text", 0.05, 60, 20),
+    "lenet5": Case("lenet5.py:model", "lenet5.py:data", 0.2, 60),
+    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 60),
 }
 
 
@@ -87,32 +61,32 @@ def main() -> None:
     for name in options.networks:
         for seed in range(SEEDS):
             for own in ({}, {"reweighting": 0.0}):
-                record(name, seed, own, options.dense)
+                search(name, seed, own, options.dense)
 
 
-def record(name: str, seed: int, own: dict[str, float], dense: Path | None) -> None:
+def search(name: str, seed: int, own: dict[str, Any], dense: Path | None) -> None:
     """One search, unless its result is there.
 
     name   of the network
     seed   of its initial values, and of all that is random in the search
     own    options beside the defaults
-    dense  where a trained network is found, if it is not to be trained here
+    dense  where trained networks are, if they are not to be trained here
     """
     known = read_json(RESULTS) if RESULTS.exists() else []
     key = {"network": name, "seed": seed, "options": own}
     if any(key.items() <= each.items() for each in known):
         return
     case = CASES[name]
-    task = asterism.supervised(**case.data())
     torch.manual_seed(seed)
-    model = case.make()
+    task = asterism.supervised(**make_data(f"{HERE / case.data}"))
+    model = make_model(f"{HERE / case.model}")
     if dense is None:
-        task.fit(model, torch.optim.AdamW(model.parameters(), lr=2e-3), EPOCHS[name])
+        task.fit(model, torch.optim.AdamW(model.parameters(), lr=2e-3), case.dense_epochs)
     else:
         model.load_state_dict(load_model(dense / f"dense-{seed}" / "model.safetensors"))
     before = task.evaluate(model)
     folder = Path("runs/compare") / f"{name}-{seed}-{len(own)}"
-    asked = {"max_drop": case.max_drop, "max_epochs": case.max_epochs, **own}
+    asked: dict[str, Any] = {"max_drop": case.max_drop, "max_epochs": case.max_epochs, **own}
     result = asterism.sparsify(model, task, run=folder, resume=folder.exists(), **asked)
     found = {
         **key,

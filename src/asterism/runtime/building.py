@@ -33,17 +33,28 @@ class Ends(NamedTuple):
         )
 
 
+class Planning(NamedTuple):
+    """What steps are to be found for.
+
+    layers  of the network, in their order
+    shapes  of its values
+    ends    where it begins and ends
+    many    whether it is for blocks of images, or for one at a time
+    level   of the kernels
+    """
+
+    layers: Sequence[FusedLayer]
+    shapes: Sequence[Shape]
+    ends: Ends
+    many: bool
+    level: int
+
+
 class Builder:
     """The steps so far; a value is image by image in `values`, by features in `columns`."""
 
-    def __init__(
-        self,
-        layers: Sequence[FusedLayer],
-        shapes: Sequence[Shape],
-        ends: Ends,
-        many: bool,
-        level: int,
-    ) -> None:
+    def __init__(self, planning: Planning) -> None:
+        layers, shapes, ends, many, level = planning
         self.shapes, self.ends, self.many = shapes, ends, many
         self.lanes, self.slice = LANES[level], SLICES[level]
         self.readers: dict[int, list[FusedLayer]] = {}

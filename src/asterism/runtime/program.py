@@ -16,7 +16,7 @@ import asterism.runtime.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Ends
+from asterism.runtime.building import Ends, Planning
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
@@ -37,7 +37,7 @@ def plan(
     """
     token = cost.MACHINE.set(cost.MACHINE.get() or machine(level))
     try:
-        program = _Program(layers, shapes, ends, many, level)
+        program = _Program(Planning(layers, shapes, ends, many, level))
         for layer in layers:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])

@@ -1,6 +1,7 @@
 """How convolutions, recurrent and sparse layers are laid out for their kernels.
 
 convolutions    the steps of convolutions
+packed_rows     those of convolutions by whole rows, whose results lie packed
 whole_channels  those of convolutions over whole channels
 places          dense convolutions place by place
 planes          channels with zeros between their rows, and weights for them

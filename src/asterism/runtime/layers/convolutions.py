@@ -12,8 +12,8 @@ import asterism.runtime.cost as cost
 import asterism.runtime.layers.packing as packing
 import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image
-from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Ends
+from asterism.graph.stages import FusedLayer
+from asterism.runtime.building import Planning
 from asterism.runtime.layers.packed_rows import PackedRowSteps
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.places import Option, choose_together
@@ -27,18 +27,11 @@ WHOLE, ROWS = frozenset(["planes", "quads"]), frozenset(["rows"])
 class Convolutions(PackedRowSteps):
     """Strip by strip, by whole rows or channels, or by columns, as `cost` says."""
 
-    def __init__(
-        self,
-        layers: Sequence[FusedLayer],
-        shapes: Sequence[Shape],
-        ends: Ends,
-        many: bool,
-        lanes: int,
-    ) -> None:
-        super().__init__(layers, shapes, ends, many, lanes)
+    def __init__(self, planning: Planning) -> None:
+        super().__init__(planning)
         self.likes: dict[int, set[str]] = {}  # of values: the kernels of those that read them
-        self.placed = self._placed(layers)
-        for layer in reversed(layers):
+        self.placed = self._placed(planning.layers)
+        for layer in reversed(planning.layers):
             if layer.node.op != "conv" or layer.place in self.placed:
                 continue
             kernel = self.choose(layer)[0].kernel

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 import asterism.runtime.layers.packing as packing
 import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image
-from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Ends
+from asterism.graph.stages import FusedLayer
+from asterism.runtime.building import Planning
 from asterism.runtime.cost import Choice
 from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.whole_channels import WholeChannelSteps
@@ -21,15 +19,8 @@ from asterism.runtime.steps import Buffer
 class PackedRowSteps(WholeChannelSteps):
     """Values packed as kernels/layers/conv_rows.h reads them, and the convolutions that do so."""
 
-    def __init__(
-        self,
-        layers: Sequence[FusedLayer],
-        shapes: Sequence[Shape],
-        ends: Ends,
-        many: bool,
-        lanes: int,
-    ) -> None:
-        super().__init__(layers, shapes, ends, many, lanes)
+    def __init__(self, planning: Planning) -> None:
+        super().__init__(planning)
         self.packed: dict[int, tuple[Buffer, Window]] = {}  # values that lie so, all channels
 
     def choose(self, layer: FusedLayer) -> tuple[Choice, Window]:

@@ -38,7 +38,7 @@ class Product(NamedTuple):
     other: Buffer | None
 
     def parts(self, rows: int) -> list[tuple[int, int]]:
-        """The first row of each part, and how many it has, where it is for so many in all.
+        """The first row of each part, and how many it has, of all rows together.
 
         A kernel that takes a block of rows at once has parts of that size: what it makes of them is
         still near when it is read.
@@ -71,7 +71,7 @@ class Recurrence(Builder):
     def _multiply(
         self, product: Product, source: Buffer, out: Buffer, first: int, rows: int
     ) -> None:
-        """Adds the step for so many rows from the first on; of a kernel without parts, for all."""
+        """Adds the step for `rows` from the first on; of a kernel without parts, for all."""
         layer, data = product.layer, product.data
         outputs, inputs = layer.weight.shape
         sizes = [rows, inputs, outputs]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 import asterism.runtime.layers.planes as layouts
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.convolution import by_place
 from asterism.graph.operations.operation import image
-from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Ends
+from asterism.graph.stages import FusedLayer
+from asterism.runtime.building import Planning
 from asterism.runtime.cost import WholeChannels
 from asterism.runtime.layers.places import PlaceSteps
 from asterism.runtime.layers.planes import Planes, Sorted
@@ -32,18 +30,11 @@ class Wanted:
 class WholeChannelSteps(PlaceSteps):
     """Values as planes, and the convolutions that read and make them."""
 
-    def __init__(
-        self,
-        layers: Sequence[FusedLayer],
-        shapes: Sequence[Shape],
-        ends: Ends,
-        many: bool,
-        lanes: int,
-    ) -> None:
-        super().__init__(layers, shapes, ends, many, lanes)
+    def __init__(self, planning: Planning) -> None:
+        super().__init__(planning)
         self.planes: dict[int, tuple[Buffer, Planes]] = {}
         self.wanted: dict[int, Wanted] = {}
-        self.makers = {layer.out: layer for layer in layers}
+        self.makers = {layer.out: layer for layer in planning.layers}
 
     # ------------------------------------------------------------------ who wants what
 
