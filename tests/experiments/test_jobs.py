@@ -67,6 +67,22 @@ def test_a_killed_run_ends_in_the_same_bits(stop_after, digits, trained_mlp, tmp
         assert torch.equal(one, other)
 
 
+def test_a_finished_run_is_read_by_any_number_of_threads(digits, trained_mlp, tmp_path):
+    def job(threads: int, cut_epochs: int = 1) -> Job:
+        method = GradualMagnitude(0.1, cut_epochs=cut_epochs, retrain_epochs=0)
+        return Job("control", method, seed=0, model="mlp", batch_size=64, threads=threads)
+
+    def result(job: Job) -> dict[str, object]:
+        given = {"start": trained_mlp, "resume": True, "watch": lambda _: None}
+        return dict(run(job, tmp_path, make_mlp(), digits, **given))
+
+    finished = result(job(1))
+    assert result(job(2)) == finished
+    assert read_json(tmp_path / "config.json")["threads"] == 1
+    with pytest.raises(InputError, match="differs in"):
+        result(job(2, cut_epochs=2))
+
+
 def test_shifts_move_whole_images_within_their_reach():
     images = torch.zeros(200, 1, 9, 9)
     images[:, 0, 4, 4] = 1

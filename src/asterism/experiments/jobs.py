@@ -34,7 +34,7 @@ from asterism.storage.atomic_files import read_json, write_json
 from asterism.storage.config import describe
 from asterism.storage.provenance import provenance
 from asterism.storage.provenance import versions as versions
-from asterism.storage.run_folder import own
+from asterism.storage.run_folder import RESULT, own
 from asterism.weights.metrics import density_percent, error_percent, nonzeros, total_density_percent
 from asterism.weights.names import layer
 from asterism.weights.targets import choose
@@ -117,7 +117,10 @@ def run(
     resume  whether to continue an unfinished run that is in the folder
     watch   called with the record of each epoch
     """
-    with own(folder, job.config(data), resume) as owned:
+    config = job.config(data)
+    if (folder / RESULT).exists():  # how many threads it had does not matter any more
+        config["threads"] = read_json(folder / RESULT)["config"]["threads"]
+    with own(folder, config, resume) as owned:
         finished: RunResult | None = owned.result()
         if finished is not None:
             return finished
