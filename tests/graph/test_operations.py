@@ -275,6 +275,12 @@ def test_a_network_with_an_operation_that_has_no_kernel_runs_in_numpy(
     assert "softmax" in net.explain() or library.load() is None
 
 
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+def test_a_softmax_over_nothing_is_nothing(op: str) -> None:
+    net = Net(Graph((3, 5, 0), (Node(op, (0,)),)), {})
+    assert net(np.zeros((2, 3, 5, 0), np.float32)).shape == (2, 3, 5, 0)
+
+
 def test_the_page_about_operations_is_what_they_are() -> None:
     written = (ROOT / "docs" / "operations.md").read_text()
     assert written == page(), "python -m asterism.graph.operations > docs/operations.md"

@@ -85,3 +85,10 @@ def test_a_large_input_counts_as_well() -> None:
     graph = Graph((3, 2**23, 7), (Node("mean", (0,), (), {"count": 2}),))
     with pytest.raises(FormatError, match="max_work"):
         Net(graph, {})
+
+
+@pytest.mark.parametrize("shape", [(2**23, 2**25, 41, 0, 7), (0, 2**31 - 1, 2**31 - 1)])
+def test_an_empty_input_of_many_dimensions_is_refused(shape: tuple[int, ...]) -> None:
+    """It holds no number, and yet numpy cannot make it."""
+    with pytest.raises(FormatError, match="impossible shape"):
+        Net(Graph(shape, (Node("relu", (0,)),)), {})

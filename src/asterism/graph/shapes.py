@@ -51,7 +51,8 @@ def infer(
             raise FormatError(
                 f"{name} does not fit its input of shape {inputs[0]}: {error}"
             ) from None
-        total += 0 if operation.view else _size(shape, name, total)
+        size = _size(shape, name, 0 if operation.view else total)
+        total += 0 if operation.view else size
         if operation.view and whole.issuperset(node.inputs):
             whole.add(len(shapes))
         if operation.reads_ids and not whole.issuperset(node.inputs):
@@ -77,7 +78,8 @@ def _check(node: Node, name: str, values: int, weights: int) -> None:
 def _size(shape: Shape, name: str, before: int) -> int:
     """How many numbers a value has, after those `before` it."""
     size = math.prod(shape)
-    if any(each < 0 for each in shape) or size > MAX_SIZE:
+    # A size of 0 makes a value empty, and numpy multiplies the others all the same.
+    if any(each < 0 for each in shape) or math.prod(max(1, each) for each in shape) > MAX_SIZE:
         raise FormatError(f"{name} has the impossible shape {shape}")
     if before + size > MAX_TOTAL:
         raise FormatError(

@@ -94,7 +94,10 @@ class Softmax(Operation):
         return inputs[0]
 
     def numpy(self, node: NodeLike, inputs: Sequence[Array], given: Given, shape: Shape) -> Array:
-        x = inputs[0] - inputs[0].max(node["dim"], keepdims=True)
+        x = inputs[0]
+        if not x.size:  # of no numbers none is the largest
+            return x
+        x = x - x.max(node["dim"], keepdims=True)
         powers = np.exp(x)
         total = powers.sum(node["dim"], keepdims=True)
         out: Array = x - np.log(total) if self.logarithm else powers / total
