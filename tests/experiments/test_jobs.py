@@ -67,7 +67,7 @@ def test_a_killed_run_ends_in_the_same_bits(stop_after, digits, trained_mlp, tmp
         assert torch.equal(one, other)
 
 
-def test_a_finished_run_is_read_by_any_number_of_threads(digits, trained_mlp, tmp_path):
+def test_a_finished_run_alone_is_read_by_any_number_of_threads(digits, trained_mlp, tmp_path):
     def job(threads: int, cut_epochs: int = 1) -> Job:
         method = GradualMagnitude(0.1, cut_epochs=cut_epochs, retrain_epochs=0)
         return Job("control", method, seed=0, model="mlp", batch_size=64, threads=threads)
@@ -76,6 +76,13 @@ def test_a_finished_run_is_read_by_any_number_of_threads(digits, trained_mlp, tm
         given = {"start": trained_mlp, "resume": True, "watch": lambda _: None}
         return dict(run(job, tmp_path, make_mlp(), digits, **given))
 
+    def stop(_: object) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        run(job(1), tmp_path, make_mlp(), digits, start=trained_mlp, watch=stop)
+    with pytest.raises(InputError, match="differs in threads.*add --threads 1"):
+        result(job(2))
     finished = result(job(1))
     assert result(job(2)) == finished
     assert read_json(tmp_path / "config.json")["threads"] == 1

@@ -26,14 +26,23 @@ ROWS = {"dense", "reweighted_l1", "reweighted_l2", "focuss", "dns", "lwc", "magn
 
 @pytest.mark.parametrize("name", ["smoke", "quick", "standard", "paper"])
 def test_the_budgets_of_table_1_have_every_row_and_both_halves_of_the_figure(name: str) -> None:
-    assert budget(name).methods.keys() == ROWS | {NOISE, GREEDY}
+    beside = {"ast_l1"} if name == "standard" else set()
+    assert budget(name).methods.keys() == ROWS | {NOISE, GREEDY} | beside
+
+
+def test_ast_itself_has_the_density_and_the_epochs_of_the_row_that_it_is_compared_with() -> None:
+    chosen = budget("standard")
+    ours, ast = chosen.methods["reweighted_l1"], chosen.methods["ast_l1"].phases[0]
+    assert ast.density == ours.density
+    assert ast.lam == 0 < ours.lam
+    assert epochs(chosen, "ast_l1") == epochs(chosen, "reweighted_l1")
 
 
 def epochs(chosen: Budget, key: str) -> int:
     return planned_epochs(make_job(chosen, key, seed=0))
 
 
-@pytest.mark.parametrize("name", ["tradeoff", "lenet300", "record", "cifar10"])
+@pytest.mark.parametrize("name", ["tradeoff", "lenet300", "record", "cifar10", "resnet20"])
 def test_re_weighting_and_its_control_have_the_same_epochs(name: str) -> None:
     chosen = budget(name)
     for key in chosen.methods:
