@@ -5,7 +5,7 @@
     python experiments/sparsify/compare.py resnet8 --dense runs/cifar10
 
 The last two start from the dense networks of `asterism reproduce`, the others train theirs. Each
-finished search is added to compare.json at once, and what is there is not done again; one that was
+finished search is added to compare/searches.json at once, and what is there is not done again; one that was
 stopped is resumed. Validation data alone is seen: a search is judged by what it is asked for.
 """
 
@@ -23,7 +23,7 @@ from asterism.experiments.jobs import load_model
 from asterism.storage.atomic_files import read_json, write_json
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "compare.json"
+RESULTS = HERE.parent / "compare" / "searches.json"
 SEEDS = 3
 
 
