@@ -5,8 +5,9 @@
     python experiments/sparsify/compare.py resnet8 --dense runs/cifar10
 
 The last two start from the dense networks of `asterism reproduce`, the others train theirs. Each
-finished search is added to compare/searches.json at once, and what is there is not done again; one that was
-stopped is resumed. Validation data alone is seen: a search is judged by what it is asked for.
+finished search is added to ../compare/searches.json at once, and what is there is not done again;
+one that was stopped is resumed. Validation data alone is seen: a search is judged by what it is
+asked for.
 """
 
 from __future__ import annotations
