@@ -33,11 +33,11 @@ BATCH = 128
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("network", type=Path, help="a file without loss")
-    parser.add_argument("--bits", type=int, default=3, help="of a weight's value")
-    parser.add_argument("--bias-bits", type=int, default=2)
-    parser.add_argument("--price", type=float, default=0.003, help="of a bit, at the end")
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--bits", type=int, default=4, help="of a weight's value")
+    parser.add_argument("--bias-bits", type=int, default=4)
+    parser.add_argument("--price", type=float, default=0.0, help="of a bit, at the end")
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument("--explore", action="store_true", help="read no test image")
     options = parser.parse_args()
@@ -75,8 +75,8 @@ def bits_of(network: nn.Module, options: argparse.Namespace) -> dict[str, int]:
 def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, seed: int) -> None:
     """Learns the codebooks on shifted images, through the live weights.
 
-    The price of a bit rises during the first half of the epochs; in the last tenth the codebooks
-    stay as they are, and weights alone move.
+    The price of a bit, if there is one, rises during the first half of the epochs; in the last
+    tenth the codebooks then stay as they are, and weights alone move.
     """
     forward = live_forward(network, data.train.images[:1])
     sgd = torch.optim.SGD(network.parameters(), lr=options.lr, momentum=0.9, nesterov=True)
@@ -85,7 +85,7 @@ def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, see
     rate, steps = warmup_cosine(options.lr), epochs * -(-images // BATCH)
     for epoch in range(epochs):
         optimizer.price = options.price * min(1, 2 * epoch / epochs)
-        if epoch == epochs * 9 // 10:
+        if options.price and epoch == epochs * 9 // 10:
             optimizer.renew_every = steps + 1
         for batch in batches(data.train, images, seed + 5000, epoch, BATCH, Shift(1)):
             optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
