@@ -70,7 +70,7 @@ static int64_t best_window(const Cover *c, const Worth *worth, uint16_t too)
     return best;
 }
 
-/* The weight, whose lowest bits become the place of its input, of so many: the nearest such number. */
+/* The number nearest to the weight whose lowest bits are the place of its input, one of `places`. */
 static float with_place(float weight, uint32_t place, uint32_t places)
 {
     uint32_t bits;
