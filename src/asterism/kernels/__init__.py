@@ -4,8 +4,8 @@
     layers/    the runtime's kernels: convolutions over packed inputs (conv), by rows, columns,
                planes or places (conv_rows, conv_columns, conv_planes, conv_places) and weight by
                weight (taps), with what they share (shared_loads); fully connected layers (fc);
-               pooling_and_elementwise, broadcasting, attention, recurrent with its covering, and
-               plain ones
+               pooling_and_elementwise, broadcasting, attention, recurrent with its covering (and
+               matching), and plain ones
     training/  forward and backward through the non-zero weights (convolution, frame, sums), or all
                of them (dense, winograd), batch norm and pooling (layers), and what all share
                (training, threads); of the optimizer: theta = q ⊙ omega (q_space), the proximal

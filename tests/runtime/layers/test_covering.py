@@ -99,3 +99,38 @@ def test_more_orders_make_fewer_steps() -> None:
     one = Orders(1, orders.vectors[:0], orders.columns[:512])
     assert orders.number == 8
     assert len(cover(weight, orders, 8).steps) < 0.8 * len(cover(weight, one, 8).steps)
+
+
+def most_taken(row: np.ndarray, orders: Orders, starts: np.ndarray, side: int) -> int:
+    """How many weights of a row steps with these windows can take, one each: by flow of paths."""
+    before = [0, *starts[:-1]] if side == 2 * VECTOR else starts
+    reached = [
+        {*orders.columns[a : a + side], *orders.columns[b : b + side]}
+        for a, b in zip(before, starts, strict=True)
+    ]
+    taken: dict[int, int] = {}
+
+    def place(column: int, seen: set[int]) -> bool:
+        for step, columns in enumerate(reached):
+            if column in columns and step not in seen:
+                seen.add(step)
+                if step not in taken or place(taken[step], seen):
+                    taken[step] = column
+                    return True
+        return False
+
+    return sum(place(int(column), set()) for column in np.flatnonzero(row))
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_no_step_can_be_done_without(side: int) -> None:
+    weight, orders = matrix(side, 256, 0.08, 0), orders_of(256, side)
+    starts = cover(weight, orders, side).starts
+
+    def is_enough(windows: np.ndarray) -> bool:
+        return all(
+            np.count_nonzero(row) - most_taken(row, orders, windows, side) <= LEFT for row in weight
+        )
+
+    assert is_enough(starts)
+    assert not any(is_enough(np.delete(starts, step)) for step in range(len(starts)))

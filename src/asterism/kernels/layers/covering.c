@@ -3,12 +3,12 @@
    by side as there are rows. Of sixteen rows it takes them from the window of the step before as well;
    before the first step that is the first one. Inputs may lie in several orders, one after the other.
    Greedy: the window comes next whose rows have most non-zeros to come, as long as a row has more of them
-   than may be left. */
+   than may be left. Then steps go that can be done without (matching.h). */
 #include <stdlib.h>
 #include <string.h>
 #include "../program.h"
 
-enum { MOST = 16 }; /* rows of a slice */
+enum { MOST = 16, NOTHING = -1 }; /* rows of a slice; no column */
 
 typedef struct {
     const int32_t *column; /* of each place; beyond the last one: no input is there */
@@ -21,6 +21,16 @@ typedef struct {
 
 static int is_chained(const Cover *c) { return c->side == MOST; }
 static int64_t count_windows(const Cover *c) { return (c->places - c->side) / c->apart + 1; }
+
+#include "matching.h"
+
+static void find_nonzeros(const Cover *c, const float *weight)
+{
+    memset(c->rows, 0, (c->columns + 1) * sizeof *c->rows);
+    for (int64_t row = 0; row < c->side; row++)
+        for (int64_t i = 0; i < c->columns; i++)
+            if (weight[row * c->columns + i]) c->rows[i] |= 1 << row;
+}
 
 static uint16_t served_by(const Cover *c, int64_t window)
 {
@@ -70,6 +80,44 @@ static int64_t best_window(const Cover *c, const Worth *worth, uint16_t too)
     return best;
 }
 
+/* Takes one non-zero of each row that has one in the window, or in the one `before`: these first, as
+   the next step has the window still. Writes their columns. */
+static void take(const Cover *c, int64_t before, int64_t window, int32_t *left, int32_t *taken)
+{
+    int64_t side = c->side, both[] = {before, window};
+    for (int64_t row = 0; row < side; row++) {
+        taken[row] = NOTHING;
+        for (int64_t i = is_chained(c) ? 0 : side; i < 2 * side; i++) {
+            int32_t column = c->column[both[i / side] * c->apart + i % side];
+            if (!(c->rows[column] >> row & 1)) continue;
+            taken[row] = column;
+            c->rows[column] &= ~(1 << row);
+            left[row]--;
+            look_again(c, column);
+            break;
+        }
+    }
+}
+
+/* Writes the columns that each step takes, a row's each, and where its window begins; returns how many
+   steps there are. */
+static int64_t cover(const Cover *c, int32_t *taken, uint16_t *starts)
+{
+    int32_t left[MOST] = {0};
+    int64_t count = 0, before = 0;
+    Worth worth;
+    for (int64_t i = 0; i < c->columns; i++)
+        for (int64_t row = 0; row < c->side; row++) left[row] += c->rows[i] >> row & 1;
+    for (int64_t w = 0; w < count_windows(c); w++) c->served[w] = served_by(c, w);
+    for (; weigh(left, &worth); count++) {
+        int64_t window = best_window(c, &worth, is_chained(c) ? c->served[before] : 0);
+        take(c, before, window, left, taken + c->side * count);
+        starts[count] = window * c->apart;
+        before = window;
+    }
+    return count;
+}
+
 /* The number nearest to the weight whose lowest bits are the place of its input, one of `places`. */
 static float with_place(float weight, uint32_t place, uint32_t places)
 {
@@ -81,45 +129,23 @@ static float with_place(float weight, uint32_t place, uint32_t places)
     return weight;
 }
 
-/* Takes one non-zero of each row that has one in the window, or in the one `before`: these first, as
-   the next step has the window still. */
-static void take(const Cover *c, const float *weight, int64_t before, int64_t window, int32_t *left,
-                 float *step)
+/* Writes the weights of each step in place of their columns; the rest of the non-zeros stays. */
+static void write_steps(const Cover *c, const float *weight, const uint16_t *starts, int64_t count,
+                        float *steps)
 {
-    int64_t side = c->side, both[] = {before, window};
-    for (int64_t row = 0; row < side; row++) {
-        step[row] = 0;
-        for (int64_t i = is_chained(c) ? 0 : side; i < 2 * side; i++) {
-            int32_t column = c->column[both[i / side] * c->apart + i % side];
-            if (!(c->rows[column] >> row & 1)) continue;
-            int64_t places = is_chained(c) ? 2 * side : side;
-            step[row] = with_place(weight[row * c->columns + column], i % places, places);
+    int64_t side = c->side, places = is_chained(c) ? 2 * side : side;
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t row = 0; row < side; row++, steps++) {
+            int32_t column;
+            memcpy(&column, steps, sizeof column);
+            *steps = 0;
+            if (column == NOTHING) continue;
+            int64_t both[] = {k && is_chained(c) ? starts[k - 1] : 0, starts[k]};
+            int64_t i = is_chained(c) ? 0 : side;
+            while (c->column[both[i / side] + i % side] != column) i++;
+            *steps = with_place(weight[row * c->columns + column], i % places, places);
             c->rows[column] &= ~(1 << row);
-            left[row]--;
-            look_again(c, column);
-            break;
         }
-    }
-}
-
-/* Writes the weights of each step, and where its window begins; returns how many steps there are. */
-static int64_t cover(const Cover *c, const float *weight, float *steps, uint16_t *starts)
-{
-    int32_t left[MOST] = {0};
-    int64_t count = 0, before = 0;
-    Worth worth;
-    memset(c->rows, 0, (c->columns + 1) * sizeof *c->rows);
-    for (int64_t row = 0; row < c->side; row++)
-        for (int64_t i = 0; i < c->columns; i++)
-            if (weight[row * c->columns + i]) c->rows[i] |= 1 << row, left[row]++;
-    for (int64_t w = 0; w < count_windows(c); w++) c->served[w] = served_by(c, w);
-    for (; weigh(left, &worth); count++) {
-        int64_t window = best_window(c, &worth, is_chained(c) ? c->served[before] : 0);
-        take(c, weight, before, window, left, steps + c->side * count);
-        starts[count] = window * c->apart;
-        before = window;
-    }
-    return count;
 }
 
 /* Writes the weights that no step takes, row by row, and their places. */
@@ -151,18 +177,24 @@ int asterism_cover(const float *weight, int64_t slices, int64_t columns, const i
     Cover c = {column, places, columns, orders, side, side == MOST ? side : 1,
                malloc(columns * orders * sizeof(int32_t) + 1),
                malloc((columns + 1) * sizeof(uint16_t)), malloc(places * sizeof(uint16_t))};
-    int ready = c.found && c.rows && c.served;
+    Matching *matching = new_matching(&c);
+    int ready = c.found && c.rows && c.served && matching;
     if (ready) {
         /* For now: how many places of a column are known. */
         memset(c.rows, 0, (columns + 1) * sizeof *c.rows);
         for (int64_t p = 0; p < places; p++)
             if (column[p] < columns) c.found[column[p] * orders + c.rows[column[p]]++] = p;
         for (int64_t i = 0; i < slices; i++, weight += side * columns) {
-            counts[i] = cover(&c, weight, steps, starts);
+            find_nonzeros(&c, weight);
+            counts[i] = cover(&c, (int32_t *)steps, starts);
+            find_nonzeros(&c, weight);
+            counts[i] = shorten(matching, (int32_t *)steps, starts, counts[i]);
+            write_steps(&c, weight, starts, counts[i], steps);
             gather_left(&c, weight, left + i * LEFT * side, left_places + i * LEFT * side);
             steps += side * counts[i], starts += counts[i];
         }
     }
+    free_matching(matching);
     free(c.found), free(c.rows), free(c.served);
     return ready;
 }

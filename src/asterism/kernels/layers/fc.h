@@ -121,44 +121,60 @@ static void to_columns(const Step *s, const float *in, const float *other, float
     }
 }
 
+/* Columns become rows again, as many as there are images. */
+INLINE void turn_back(const float *in, int64_t count, int64_t images, float *out, int64_t stride)
+{
+    for (int64_t i = 0; i < images; i += 8)
+        for (int64_t k = 0; k < count; k += 8) {
+            const float *from = in + k * BLOCK + i;
+            float turned[64], *to = out + i * stride + k;
+            if (k + 8 > count) {
+                for (int64_t j = i; j < i + 8 && j < images; j++)
+                    for (int64_t l = k; l < count; l++) out[j * stride + l] = in[l * BLOCK + j];
+            } else if (i + 8 <= images) {
+                turn8(to, stride, from, BLOCK);
+            } else {
+                turn8(turned, 8, from, BLOCK);
+                for (int64_t j = 0; j < images - i; j++)
+                    *(Vec8 *)(to + j * stride) = *(const Vec8 *)(turned + 8 * j);
+            }
+        }
+}
+
 static void from_columns(const Step *s, const float *in, const float *other, float *out,
                          int64_t images)
 {
-    int64_t count = s->size[0], stride = s->out.stride;
     (void)other;
-    for (int64_t i = 0; i < images; i += 8)
-        for (int64_t k = 0; k < count; k += 8)
-            if (i + 8 <= images && k + 8 <= count)
-                turn8(out + i * stride + k, stride, in + k * BLOCK + i, BLOCK);
-            else
-                for (int64_t j = i; j < i + 8 && j < images; j++)
-                    for (int64_t l = k; l < k + 8 && l < count; l++)
-                        out[j * stride + l] = in[l * BLOCK + j];
+    turn_back(in, s->size[0], images, out, s->out.stride);
 }
 
-/* As many of the 32 as `vectors` hold. */
+/* As many of the 32 as `vectors` hold; in several chains of sums, or the latency of one would be seen. */
 INLINE void fc_columns(const Step *s, const float *in, float *out, const int vectors)
 {
     const Entry *entries = s->data[0];
     const int32_t *starts = s->data[1], *rows = s->data[2];
     const float *bias = s->data[3];
+    const int chains = vectors > 1 ? 2 : 4;
     for (int64_t i = 0; i < s->size[F_ROWS]; i++) {
         const Entry *e = entries + starts[i], *end = entries + starts[i + 1];
-        Vec one[VECTORS], two[VECTORS]; /* two chains, or the latency of one would be seen */
-        UNROLL for (int v = 0; v < vectors; v++) one[v] = splat(bias[i]), two[v] = splat(0);
-        for (; e + 1 < end; e += 2) {
-            int64_t first = entry(e), second = entry(e + 1);
-            const float *p = in + (int32_t)first, *q = in + (int32_t)second;
-            Vec w = weight(e, first), x = weight(e + 1, second);
-            UNROLL for (int v = 0; v < vectors; v++) one[v] += w * *(const Vec *)(p + v * WIDTH);
-            UNROLL for (int v = 0; v < vectors; v++) two[v] += x * *(const Vec *)(q + v * WIDTH);
-        }
-        if (e < end)
+        Vec sums[4][VECTORS];
+        UNROLL for (int c = 0; c < chains; c++)
+            UNROLL for (int v = 0; v < vectors; v++) sums[c][v] = splat(c ? 0 : bias[i]);
+        for (; e + chains <= end; e += chains)
+            UNROLL for (int c = 0; c < chains; c++) {
+                int64_t both = entry(e + c);
+                const float *p = in + (int32_t)both;
+                Vec w = weight(e + c, both);
+                UNROLL for (int v = 0; v < vectors; v++) sums[c][v] += w * *(const Vec *)(p + v * WIDTH);
+            }
+        for (; e < end; e++)
             UNROLL for (int v = 0; v < vectors; v++)
-                one[v] += splat(e->weight) * *(const Vec *)(in + e->offset + v * WIDTH);
+                sums[0][v] += splat(e->weight) * *(const Vec *)(in + e->offset + v * WIDTH);
         float *to = out + rows[i] * BLOCK;
-        UNROLL for (int v = 0; v < vectors; v++)
-            *(Vec *)(to + v * WIDTH) = all_activated(s, one[v] + two[v]);
+        UNROLL for (int v = 0; v < vectors; v++) {
+            UNROLL for (int c = 1; c < chains; c++) sums[0][v] += sums[c][v];
+            *(Vec *)(to + v * WIDTH) = all_activated(s, sums[0][v]);
+        }
     }
 }
 

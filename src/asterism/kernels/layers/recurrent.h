@@ -251,18 +251,19 @@ static void gru(const Step *s, const float *in, const float *other, float *out, 
 enum { M_OUTPUTS, M_ROWS, M_INPUTS, M_WIDTH, M_FIRST }; /* F_ROWS is the first; the last: of the rows */
 enum { GROUP = 256 };
 
+/* Of as many rows as there are, with zeros up to a whole vector. */
 INLINE void rows_to_columns(const float *in, int64_t inputs, int64_t rows, float *columns)
 {
-    for (int64_t i = 0; i < BLOCK; i += 8)
+    static const float none[8];
+    for (int64_t i = 0; i < (rows + WIDTH - 1) / WIDTH * WIDTH; i += 8)
         for (int64_t k = 0; k < inputs; k += 8) {
-            const float *from = in + i * inputs + k;
-            if (i + 8 <= rows && k + 8 <= inputs)
-                turn8(columns + k * BLOCK + i, BLOCK, from, inputs);
+            const float *from[8];
+            UNROLL for (int j = 0; j < 8; j++) from[j] = i + j < rows ? in + (i + j) * inputs + k : none;
+            if (k + 8 <= inputs)
+                turn_rows8(columns + k * BLOCK + i, BLOCK, from);
             else
-                for (int64_t j = 0; j < 64; j++)
-                    if (k + j / 8 < inputs)
-                        columns[(k + j / 8) * BLOCK + i + j % 8] =
-                            i + j % 8 < rows ? from[j % 8 * inputs + j / 8] : 0;
+                for (int64_t j = 0; j < 8 * (inputs - k); j++)
+                    columns[(k + j / 8) * BLOCK + i + j % 8] = from[j % 8][j / 8];
         }
 }
 
@@ -277,13 +278,13 @@ static void fc_sparse_rows(const Step *s, const float *in, const float *other, f
         int64_t rows = n[M_ROWS] - row < BLOCK ? n[M_ROWS] - row : BLOCK;
         rows_to_columns(in + row * n[M_INPUTS], n[M_INPUTS], rows, columns);
         for (int64_t o = 0; o < n[M_OUTPUTS]; o += GROUP) {
-            Step group = *s, turned = {.out = {.stride = n[M_WIDTH]}};
-            turned.size[0] = group.size[F_ROWS] = n[M_OUTPUTS] - o < GROUP ? n[M_OUTPUTS] - o : GROUP;
+            Step group = *s;
+            group.size[F_ROWS] = n[M_OUTPUTS] - o < GROUP ? n[M_OUTPUTS] - o : GROUP;
             group.data[1] = (const int32_t *)s->data[1] + o;
             group.data[2] = (const int32_t *)s->data[2] + o;
             group.data[3] = (const float *)s->data[3] + o;
             fc_sparse(&group, columns, other, results, rows);
-            from_columns(&turned, results, other, out + row * n[M_WIDTH] + o, rows);
+            turn_back(results, group.size[F_ROWS], rows, out + row * n[M_WIDTH] + o, n[M_WIDTH]);
         }
     }
 }
