@@ -8,7 +8,7 @@ import numpy as np
 
 import asterism.runtime.cost as cost
 from asterism.runtime import Net, calibrate
-from asterism.runtime.calibration import KINDS
+from asterism.runtime.cost import KINDS
 from asterism.runtime.sized import FEW
 from benchmarks.networks import CASES, Case, net, pruned
 
@@ -22,12 +22,13 @@ def report() -> Iterator[str]:
     for case in CASES:
         for density in case.least:
             for batch in case.batches:
-                yield from compare(case, density, batch)
+                for tune in (False, True):
+                    yield from compare(case, density, batch, tune)
     yield "  how many times longer kernels take here than its constants say:"
     yield "  " + ", ".join(f"{kind} {factor:.2f}" for kind, factor in factors.items())
 
 
-def compare(case: Case, density: float, batch: int) -> Iterator[str]:
+def compare(case: Case, density: float, batch: int, tune: bool) -> Iterator[str]:
     """A line for a network: the layer that is farthest from its best kernel, and the whole.
 
     To rearrange a value is part of the layer that reads it. A kernel that spares the next layer
@@ -35,14 +36,13 @@ def compare(case: Case, density: float, batch: int) -> Iterator[str]:
     """
     model = pruned(case.make(), density).eval()
     own, others = net(model, case.shape), {}
+    if tune:
+        own.tune(max(batch, FEW))
     own.plans  # noqa: B018  before anything is forced
     for kind in KINDS:
-        token = cost.MACHINE.set(cost.Machine(cost.machine().factors, frozenset([kind])))
-        try:
+        with cost.planning_for(cost.Machine(cost.machine().factors, frozenset([kind]))):
             others[kind] = net(model, case.shape)
             others[kind].plans  # noqa: B018
-        finally:
-            cost.MACHINE.reset(token)
     times = {kind: np.inf * np.ones(len(own.layers)) for kind in ("own", *others)}
     x = own.example(batch)[0]
     for _ in range(ROUNDS):
@@ -57,7 +57,7 @@ def compare(case: Case, density: float, batch: int) -> Iterator[str]:
     off = np.ones(len(chosen))
     off[counts] = chosen[counts] / best[counts]
     worst = int(off.argmax())
-    name = f"{case.name:12} {100 * density:4.0f} %  batch {batch:3}"
+    name = f"{case.name:12} {100 * density:4.0f} %  batch {batch:3}  {'tuned' if tune else '     '}"
     yield (
         f"  {name}  worst layer {off[worst]:.2f}× its best ({own.layers[worst].name}); all of them"
         f" {chosen.sum() / best.sum():.2f}×; predicted {predicted / chosen.sum():.2f} of the time"

@@ -45,7 +45,7 @@ def forget() -> None:
 def test_every_kind_is_measured_and_kept(folder: Path) -> None:
     assert not calibration.is_calibrated()
     factors = calibration.calibrate()
-    kinds = set(calibration.KINDS)
+    kinds = set(cost.KINDS)
     level = library.choose_level(library.load())
     # The portable kernels have none by rows.
     assert set(factors) == kinds - ({"conv rows"} if level == 0 else set())

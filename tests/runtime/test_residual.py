@@ -79,11 +79,11 @@ def test_every_layer_may_run_by_any_kernel(data: st.DataObject) -> None:
     seed = data.draw(st.integers(0, 999))
     plain = cost._choose
 
-    def choose(family: str, costs: dict[str, float], density: float) -> cost.Choice:
+    def choose(family: str, costs: dict[str, float], density: float, place: int) -> cost.Choice:
         """One by chance, but always the same for a layer that has the same to choose from."""
         chance = np.random.default_rng([seed, int(1e6 * density), len(costs)])
         kernel = str(chance.choice(sorted(costs)))
-        return plain(family, {kernel: costs[kernel]}, density)
+        return plain(family, {kernel: costs[kernel]}, density, place)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost, "_choose", choose)
@@ -98,9 +98,6 @@ def test_values_stay_packed_from_row_to_row(width: int, level: str) -> None:
         pytest.skip("no kernel by rows there")
     blocks = [Block(8, (3, 3)) for _ in range(2)]
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), *blocks).eval()
-    token = cost.MACHINE.set(cost.Machine({}, frozenset(["conv rows"])))
-    try:
+    with cost.planning_for(cost.Machine(only=frozenset(["conv rows"]))):
         net = assert_same(model, torch.randn(2, 3, 9, width))
-    finally:
-        cost.MACHINE.reset(token)
     assert [step.kernel for step in net.plans[0].steps] == ["PACK", *["CONV_ROWS"] * 5]

@@ -11,6 +11,7 @@ steps         steps and their memory
 cost          sparse or dense?
 machine       what is known of this machine
 calibration   how fast the kernels are on it, measured
+tuning        the fastest kernel for each layer of a network, measured
 explain       the plan as a table
 reference     every operation in plain numpy
 """

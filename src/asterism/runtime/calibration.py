@@ -24,18 +24,6 @@ from asterism.graph.network import Graph, Node
 from asterism.graph.stages import Array
 from asterism.runtime.net import Net
 
-KINDS = (
-    *("conv sparse", "conv dense", "conv rows", "conv columns", "conv planes", "conv quads"),
-    *(
-        "conv places",
-        "conv depthwise",
-        "image sparse",
-        "image dense",
-        "block sparse",
-        "block dense",
-    ),
-    *("rows sparse", "rows rows", "rows dense", "recurrent sparse", "recurrent dense"),
-)
 RUNS = 7
 
 
@@ -128,14 +116,11 @@ def _conv(extent: int, groups: int = 1) -> Node:
 def _measure(trial: Trial) -> float | None:
     """How many times longer a layer takes than predicted; None where this kernel cannot run it."""
     many = trial.batch > 1
-    token = cost.MACHINE.set(cost.Machine({}, frozenset([trial.kind])))
-    try:
+    with cost.planning_for(cost.Machine(only=frozenset([trial.kind]))):
         net = Net(Graph(trial.shape, (trial.node,)), _weights(trial))
         plan = net.plans[many]
         matrices = [weight for weight in net.weights[1:2] if trial.node.op == "lstm"]
         own = cost.recurrent(matrices, trial.shape[0]) if matrices else plan.choices[0]
-    finally:
-        cost.MACHINE.reset(token)
     wanted = trial.kind.split()[1].replace("depthwise", "places")
     if own.kernel != wanted:
         return None

@@ -2,14 +2,15 @@
 
 The constants were measured on AVX-512 (Ice Lake) and AVX2 (Zen 3) machines, and those of vectors of
 eight hold on AVX-512 too (Zen 4); what matters is which kernel comes out as the fastest. A machine
-that was calibrated (`calibration`) has a factor for each kind of kernel. `explain` shows predicted
-and measured time. Vectors of sixteen have the Ice Lake lower its clock by a fifth: a small network
-is faster without them.
+that was calibrated (`calibration`) has a factor for each kind of kernel, and a network that was
+tuned (`tuning`) for each of its layers. `explain` shows predicted and measured time. Vectors of
+sixteen have the Ice Lake lower its clock by a fifth: a small network is faster without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import NamedTuple
@@ -42,20 +43,38 @@ MANY_DENSE = {4: 0.14, 8: 0.07, 16: 0.043}  # the same of a dense layer, by lane
 PANELS = {4: 16, 8: 16, 16: 48}  # outputs that it computes at once; fewer take as long
 NEAR = 2**19  # bytes of weights that stay in the second-level cache
 
+KERNELS = {  # of each family
+    "conv": ("sparse", "dense", "rows", "columns", "planes", "quads", "places", "depthwise"),
+    "image": ("sparse", "dense"),
+    "block": ("sparse", "dense"),
+    "rows": ("sparse", "rows", "dense"),
+    "recurrent": ("sparse", "dense"),
+}
+KINDS = tuple(f"{family} {kernel}" for family in KERNELS for kernel in KERNELS[family])
+
 
 class Machine(NamedTuple):
     """What is known of the machine that is planned for.
 
     factors  by kind, as in "conv planes": how many times longer kernels take here than they should
     only     kinds that are taken wherever they can be, for the sake of measuring them
+    layers   factors of a layer, by its place in the graph and by kind, where they were measured
+    taken    kinds that layers take if they can, by their places
     """
 
     factors: Mapping[str, float] = MappingProxyType({})
     only: frozenset[str] = frozenset()
+    layers: Mapping[tuple[int, str], float] = MappingProxyType({})
+    taken: Mapping[int, str] = MappingProxyType({})
 
-    def seconds(self, kind: str, cycles: float) -> float:
-        """What a kernel takes here."""
-        return cycles / CLOCK * self.factors.get(kind, 1.0)
+    def wants(self, kind: str, place: int) -> bool:
+        """Whether the layer at a place is to take this kind of kernel if it can."""
+        return kind in self.only or kind == self.taken.get(place)
+
+    def seconds(self, kind: str, cycles: float, place: int) -> float:
+        """What a kernel takes here for the layer at a place."""
+        factor = self.layers.get((place, kind)) or self.factors.get(kind, 1.0)
+        return cycles / CLOCK * factor
 
 
 # What planning is for; None: for the machine as it was calibrated.
@@ -65,6 +84,16 @@ MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
 def machine() -> Machine:
     """The machine that is planned for."""
     return MACHINE.get() or Machine()
+
+
+@contextmanager
+def planning_for(known: Machine | None) -> Iterator[None]:
+    """Has `machine` be this one meanwhile."""
+    token = MACHINE.set(known)
+    try:
+        yield
+    finally:
+        MACHINE.reset(token)
 
 
 class WholeChannels(NamedTuple):
@@ -87,6 +116,7 @@ class Choice(NamedTuple):
     seconds: float
     otherwise: float
     density: float
+    family: str
 
     @property
     def sparse(self) -> bool:
@@ -111,11 +141,13 @@ def linear(layer: FusedLayer, many: bool, rows: int, turned: int, lanes: int) ->
         per_product = ONE_DENSE if weight.nbytes < NEAR else ONE_FAR
         sparse, dense = ONE_SPARSE * nonzeros * rows, per_product * weight.size * rows
     family = "block" if many else "image"
-    return _choose(family, {"sparse": sparse, "dense": dense}, nonzeros / max(1, weight.size))
+    costs = {"sparse": sparse, "dense": dense}
+    return _choose(family, costs, nonzeros / max(1, weight.size), layer.place)
 
 
-def over_rows(weight: Array, rows: int, lanes: int) -> Choice:
+def over_rows(layer: FusedLayer, rows: int, lanes: int) -> Choice:
     """A matrix times each of many rows: row by row, in blocks of rows as columns, or dense."""
+    weight = layer.weight
     nonzeros, (outputs, inputs) = int(np.count_nonzero(weight)), weight.shape
     blocks = -(-rows // BLOCK) * BLOCK
     panels = -(-outputs // PANELS[lanes]) * PANELS[lanes]
@@ -124,11 +156,11 @@ def over_rows(weight: Array, rows: int, lanes: int) -> Choice:
         "rows": MANY_SPARSE * nonzeros * blocks + TURN * rows * (inputs + outputs),
         "dense": MANY_DENSE[lanes] * panels * inputs * max(rows, 4),
     }
-    return _choose("rows", costs, nonzeros / max(1, weight.size))
+    return _choose("rows", costs, nonzeros / max(1, weight.size), layer.place)
 
 
-def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
-    """The matrices of a recurrent layer, one product after the other."""
+def recurrent(matrices: Sequence[Array], steps: int, place: int = 0) -> Choice:
+    """The matrices of a recurrent layer, one product after the other; and its place."""
     nonzeros = sum(int(np.count_nonzero(matrix)) for matrix in matrices)
     size = sum(matrix.size for matrix in matrices)
     per_product = ONE_DENSE if 4 * size < NEAR else ONE_FAR
@@ -137,7 +169,7 @@ def recurrent(matrices: Sequence[Array], steps: int) -> Choice:
         "sparse": (RECURRENT * nonzeros + gates) * steps,
         "dense": (per_product * size + gates) * steps,
     }
-    return _choose("recurrent", costs, nonzeros / max(1, size))
+    return _choose("recurrent", costs, nonzeros / max(1, size), place)
 
 
 def conv(
@@ -203,13 +235,14 @@ def conv(
             costs["quads"] = PLANES_DENSE * quads * vectors + shared
     for kernel in costs.keys() - liked if liked else ():
         costs[kernel] += SPREAD * len(weight) * at.out[0] * (at.out[1] + 8)
-    return _choose("conv", costs, np.count_nonzero(weight) / max(1, weight.size))
+    return _choose("conv", costs, np.count_nonzero(weight) / max(1, weight.size), layer.place)
 
 
 def dense_places(layer: FusedLayer, places: int, lanes: int) -> float:
     """Seconds of a dense convolution place by place; outputs come in sixteens."""
     outputs, taps = -(-len(layer.weight) // 16) * 16, layer.weight[0].size
-    return machine().seconds("conv places", PLACES_DENSE * outputs / lanes * (taps + 3) * places)
+    cycles = PLACES_DENSE * outputs / lanes * (taps + 3) * places
+    return machine().seconds("conv places", cycles, layer.place)
 
 
 def depthwise_places(layer: FusedLayer, places: int, lanes: int, usual: bool) -> float:
@@ -217,7 +250,7 @@ def depthwise_places(layer: FusedLayer, places: int, lanes: int, usual: bool) ->
     vectors = -(-len(layer.weight) // lanes)
     per_product = PLACES_3X3 if usual else PLACES_DEPTHWISE
     cycles = per_product * vectors * (layer.weight[0].size + 2) * places
-    return machine().seconds("conv depthwise", cycles)
+    return machine().seconds("conv depthwise", cycles, layer.place)
 
 
 def turn(numbers: int) -> float:
@@ -225,14 +258,14 @@ def turn(numbers: int) -> float:
     return PLACES_TURN * numbers / CLOCK
 
 
-def _choose(family: str, costs: dict[str, float], density: float) -> Choice:
+def _choose(family: str, costs: dict[str, float], density: float, place: int) -> Choice:
     """The kernel with the least seconds; `costs` are cycles, by the kernels of a family."""
     here = machine()
-    wanted = [kernel for kernel in costs if f"{family} {kernel}" in here.only]
+    wanted = [kernel for kernel in costs if here.wants(f"{family} {kernel}", place)]
     seconds = {
-        kernel: here.seconds(f"{family} {kernel}", cycles)
+        kernel: here.seconds(f"{family} {kernel}", cycles, place)
         for kernel, cycles in costs.items()
         if kernel in wanted or not wanted
     }
     (first, best), *others = sorted(seconds.items(), key=lambda item: item[1])
-    return Choice(first, best, others[0][1] if others else np.inf, density)
+    return Choice(first, best, others[0][1] if others else np.inf, density, family)

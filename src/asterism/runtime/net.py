@@ -176,6 +176,26 @@ class Net:
         """Random inputs that the network takes, a batch for each."""
         return self._inputs.example(batch)
 
+    def tune(self, batch: int = BLOCK) -> None:
+        """Measures each layer by every kernel that can run it, here, and takes the fastest.
+
+            net = asterism.runtime.load("net.asterism")
+            net.tune()
+
+        It takes a second or two, and no other call should run meanwhile. For inputs of the size
+        that the network was saved with; other sizes, and kernels in numpy, stay as they are.
+        Answers may change in their last digits.
+
+        batch  how many examples the batches will have, where there are four or more of them
+        """
+        if batch < FEW:
+            raise InputError(f"batch must be {FEW} or more, got {batch}: single ones are tuned too")
+        if self._own.compiled:
+            from asterism.runtime.tuning import tuned
+
+            inputs = self._inputs.checked(self.example(min(batch, BLOCK)))
+            self._own = tuned(self._own, self._own.joined(inputs))
+
     def explain(self, *xs: npt.NDArray[Any] | None) -> str:
         """The plan, layer by layer, with the time predicted, and measured on `xs` if given."""
         if not self._own.compiled:

@@ -35,14 +35,11 @@ def plan(
     many    whether it is for blocks
     level   of the kernels
     """
-    token = cost.MACHINE.set(cost.MACHINE.get() or machine(level))
-    try:
+    with cost.planning_for(cost.MACHINE.get() or machine(level)):
         program = _Program(Planning(layers, shapes, ends, many, level))
         for layer in layers:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])
-    finally:
-        cost.MACHINE.reset(token)
     scratch = place(steps)
     return KernelPlan(steps, scratch, program.choices, tabulate(steps))
 

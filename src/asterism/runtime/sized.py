@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,7 @@ from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.graph.work import Work
 from asterism.runtime.building import Ends
+from asterism.runtime.cost import MACHINE, Machine, planning_for
 from asterism.runtime.lowering import lower, memory
 from asterism.runtime.program import plan
 from asterism.runtime.steps import KernelPlan
@@ -56,6 +58,7 @@ class Sized:
         self.layers: list[FusedLayer] = []
         self._few: _Compiled | None = None  # for single images: if any of it is compiled
         self._many: _Compiled | None = None  # for blocks of them as well: once a batch has come
+        self._machines: tuple[Machine | None, ...] = (None, None)  # that each is planned for
         if lib is not None and all(map(math.prod, self.shapes)) and not without_kernel(graph):
             self._compile(lib)
 
@@ -75,8 +78,20 @@ class Sized:
         """Whether kernels run it, and not numpy."""
         return self._few is not None
 
+    def planned_for(self, few: Machine | None, many: Machine | None) -> Sized:
+        """The same, with plans for other machines, of single images and of blocks."""
+        other = copy(self)
+        other._machines, other._many = (few, many), None
+        other._few = other._compiled(other._plan(many=False))
+        return other
+
+    def machine(self, many: bool) -> Machine | None:
+        """What a plan is for, if not for the machine as it was calibrated."""
+        return self._machines[many]
+
     def _plan(self, many: bool) -> KernelPlan:
-        return plan(self.layers, self.shapes, self.ends, many, self.level)
+        with planning_for(self._machines[many] or MACHINE.get()):
+            return plan(self.layers, self.shapes, self.ends, many, self.level)
 
     def _compiled(self, *plans: KernelPlan) -> _Compiled:
         return _Compiled(self._library, plans, self.ends.sizes(self.shapes), self.level)

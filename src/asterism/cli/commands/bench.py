@@ -26,6 +26,9 @@ def bench(
     seconds: Annotated[
         float, typer.Option(min=0.1, help="About how long to time each batch size.")
     ] = 3.0,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Measure which kernel suits each layer best, first.")
+    ] = False,
     model: CheckpointModel = None,
     data: Annotated[
         str | None,
@@ -44,15 +47,20 @@ def bench(
     on), LiteRT and MNN, as far as they are installed, run the same network in turn with ours; times
     are medians, and the speed-up is the median of the ratios. The plan follows, layer by layer,
     with the time predicted and measured; the kernels are measured once on a machine, for that.
+    With --tune every layer takes the kernel that is fastest here, as after `net.tune()`.
 
     Example:  asterism bench net.asterism --batch 1,64 --threads 1
     """
     from asterism.export import dense_engines as engines
     from asterism.graph.rebuild import rebuild
+    from asterism.runtime.sized import FEW
 
     text, batches = is_text(as_json, as_csv), _batches(batch)
     _calibrate()
     net = find_source(file, model, data, shape, fix).net(threads)
+    if tune:
+        say("asterism: measuring each layer by every kernel …")
+        net.tune(max(*batches, FEW))
     say("asterism: setting up the dense engines; torch.compile takes longest …")
     if len(net.graph.inputs) > 1:
         raise InputError(f"bench takes a network with one input, and {file} has several")

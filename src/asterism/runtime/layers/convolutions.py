@@ -66,10 +66,11 @@ class Convolutions(PackedRowSteps):
 
     def _choose_together(self, chain: list[FusedLayer], seconds: list[float]) -> list[bool]:
         """Which of a chain go place by place; the seconds are what each would take by it."""
-        wanted = cost.machine().only
-        pairs = list(zip(chain, seconds, strict=True))
-        if wanted:
-            return [time < math.inf and _kind(layer) in wanted for layer, time in pairs]
+        here, pairs = cost.machine(), list(zip(chain, seconds, strict=True))
+        if here.only or here.taken:
+            return [
+                time < math.inf and here.wants(_kind(layer), layer.place) for layer, time in pairs
+            ]
         return choose_together([self._option(layer, time) for layer, time in pairs])
 
     def _only_reads(self, layer: FusedLayer, before: FusedLayer) -> bool:

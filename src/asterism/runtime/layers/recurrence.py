@@ -58,7 +58,7 @@ class Recurrence(Builder):
 
     def _product(self, layer: FusedLayer, rows: int) -> Product:
         inputs = layer.weight.shape[1]
-        choice, other = cost.over_rows(layer.weight, rows, self.lanes), None
+        choice, other = cost.over_rows(layer, rows, self.lanes), None
         if choice.kernel == "rows":
             data = packing.fc_sparse(layer, np.arange(inputs, dtype=np.int32), GROUP)
             other = Buffer((inputs + GROUP) * BLOCK)
@@ -90,7 +90,7 @@ class Recurrence(Builder):
         matrices = [given[1] for given in directions if given[1] is not None]
         steps, _ = self.seen(layer)
         units = matrices[0].shape[1]
-        own = cost.recurrent(matrices, steps)
+        own = cost.recurrent(matrices, steps, layer.place)
         orders = orders_of(units, self.slice).number if own.sparse else 1
         source = self.rows(layer.inputs[0], layer)
         memory, out = self._state(layer, matrices, orders), self.out(layer)
