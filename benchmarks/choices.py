@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 from asterism.runtime import Net, calibrate
-from asterism.runtime.cost import KINDS
+from asterism.runtime.choice.cost import KINDS
 from asterism.runtime.sized import FEW
 from benchmarks.networks import CASES, Case, net, pruned
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import asterism.kernels.library as library
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 from asterism.graph.capture import capture
 from asterism.runtime import Net
 from support.properties import examples

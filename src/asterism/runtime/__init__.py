@@ -8,15 +8,12 @@ program       from layers to steps
 building      values in rows and in columns
 layers        the steps of convolutions and recurrent layers, and their weights
 steps         steps and their memory
-cost          sparse or dense?
-machine       what is known of this machine
-calibration   how fast the kernels are on it, measured
-tuning        the fastest kernel for each layer of a network, measured
+choice        which kernel each layer takes, predicted or measured
 explain       the plan as a table
 reference     every operation in plain numpy
 """
 
-from asterism.runtime.calibration import calibrate
+from asterism.runtime.choice.calibration import calibrate
 from asterism.runtime.net import Net, load
 
 __all__ = ["Net", "calibrate", "load"]

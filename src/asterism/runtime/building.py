@@ -10,7 +10,7 @@ import numpy as np
 
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.kernels.library import LANES, SLICES
-from asterism.runtime.cost import Choice
+from asterism.runtime.choice.cost import Choice
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.windows import Indices
 from asterism.runtime.steps import INPUT, OUTPUT, Buffer, ConstantBuffer, Planned

@@ -191,7 +191,7 @@ class Net:
         if batch < FEW:
             raise InputError(f"batch must be {FEW} or more, got {batch}: single ones are tuned too")
         if self._own.compiled:
-            from asterism.runtime.tuning import tuned
+            from asterism.runtime.choice.tuning import tuned
 
             inputs = self._inputs.checked(self.example(min(batch, BLOCK)))
             self._own = tuned(self._own, self._own.joined(inputs))

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.stages import FusedLayer, Shape
 from asterism.runtime.building import Ends, Planning
+from asterism.runtime.choice.machine import machine
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
-from asterism.runtime.machine import machine
 from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 

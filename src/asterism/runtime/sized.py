@@ -22,7 +22,7 @@ from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.graph.work import Work
 from asterism.runtime.building import Ends
-from asterism.runtime.cost import MACHINE, Machine, planning_for
+from asterism.runtime.choice.cost import MACHINE, Machine, planning_for
 from asterism.runtime.lowering import lower, memory
 from asterism.runtime.program import plan
 from asterism.runtime.steps import KernelPlan

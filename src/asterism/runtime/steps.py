@@ -10,7 +10,7 @@ import numpy as np
 
 from asterism.graph.stages import Array, FusedLayer
 from asterism.kernels.library import ACTIVATIONS, KERNELS, Operand, Step
-from asterism.runtime.cost import Choice
+from asterism.runtime.choice.cost import Choice
 from asterism.runtime.layers.packing import BLOCK, Data
 
 SCRATCH, INPUT, OUTPUT, CONSTANT = 0, 1, 2, 3

@@ -79,7 +79,7 @@ def bench(
 
 def _calibrate() -> None:
     """Has the planner know this machine, which it does not measure by itself."""
-    from asterism.runtime import calibration
+    from asterism.runtime.choice import calibration
 
     if calibration.is_calibrated():
         return

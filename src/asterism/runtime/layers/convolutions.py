@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 import asterism.runtime.layers.packing as packing
 import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image

@@ -9,7 +9,7 @@ import asterism.runtime.layers.windows as windows
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer
 from asterism.runtime.building import Planning
-from asterism.runtime.cost import Choice
+from asterism.runtime.choice.cost import Choice
 from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.whole_channels import WholeChannelSteps
 from asterism.runtime.layers.windows import MAX_PACKED, Window

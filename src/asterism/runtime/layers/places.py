@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 from asterism.graph.operations.convolution import by_place, live_inputs
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import Array, FusedLayer

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 import asterism.runtime.layers.packing as packing
 from asterism.graph.operations.sequences.recurrent import directions_of
 from asterism.graph.stages import Array, FusedLayer, Given

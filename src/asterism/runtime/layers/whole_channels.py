@@ -10,7 +10,7 @@ from asterism.graph.operations.convolution import by_place
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer
 from asterism.runtime.building import Planning
-from asterism.runtime.cost import WholeChannels
+from asterism.runtime.choice.cost import WholeChannels
 from asterism.runtime.layers.places import PlaceSteps
 from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.windows import CACHE, MAX_PACKED

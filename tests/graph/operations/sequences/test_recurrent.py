@@ -16,7 +16,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._pytree import tree_leaves
 
 import asterism
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 from asterism.errors import FormatError, InputError
 from asterism.graph.capture import capture
 from asterism.graph.capture.recurrent_shapes import recurrent_shapes

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import asterism.kernels.library as library
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 
 VERSION = 2  # of the kernels and of the cost model that the factors are of
 LEAST, MOST = 0.1, 10.0  # a factor beyond is not believed

@@ -13,9 +13,9 @@ from time import monotonic
 
 import numpy as np
 
-import asterism.runtime.machine as machine
+import asterism.runtime.choice.machine as machine
 from asterism.graph.stages import Array
-from asterism.runtime.cost import KERNELS, Choice, Machine
+from asterism.runtime.choice.cost import KERNELS, Choice, Machine
 from asterism.runtime.sized import Sized
 from asterism.runtime.steps import KernelPlan
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import asterism.kernels.library as library
-import asterism.runtime.cost as cost
+import asterism.runtime.choice.cost as cost
 from asterism.errors import InputError
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net

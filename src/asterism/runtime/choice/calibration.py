@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 import asterism.kernels.library as library
-import asterism.runtime.cost as cost
-import asterism.runtime.machine as machine
+import asterism.runtime.choice.cost as cost
+import asterism.runtime.choice.machine as machine
 from asterism.graph.network import Graph, Node
 from asterism.graph.stages import Array
 from asterism.runtime.net import Net

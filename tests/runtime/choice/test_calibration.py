@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import asterism.kernels.library as library
-import asterism.runtime.calibration as calibration
-import asterism.runtime.cost as cost
-import asterism.runtime.machine as machine
+import asterism.runtime.choice.calibration as calibration
+import asterism.runtime.choice.cost as cost
+import asterism.runtime.choice.machine as machine
 from asterism.errors import InputError
 from asterism.graph.network import Graph, Node
 from asterism.runtime import Net
@@ -115,7 +115,7 @@ def _few() -> list[calibration.Trial]:
 def test_a_network_that_is_loaded_measures_nothing(folder: Path) -> None:
     script = (
         "import numpy as np; from asterism.graph.network import Graph, Node\n"
-        "from asterism.runtime import Net, calibration\n"
+        "from asterism.runtime import Net\nfrom asterism.runtime.choice import calibration\n"
         "calibration.calibrate = calibration._measure = None\n"
         "net = Net(Graph((4,), (Node('linear', (0,), (0,)),)), {'w': np.ones((3, 4), 'f4')})\n"
         "print(net(np.ones((1, 4), 'f4')))"
