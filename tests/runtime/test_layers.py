@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import asterism.kernels.library as library
 from asterism.graph.network import Graph, Node
-from asterism.runtime import Net, cost
+from asterism.runtime import Net
+from asterism.runtime.choice import cost
 from asterism.runtime.layers.packing import shared_from
 from support.properties import examples
 

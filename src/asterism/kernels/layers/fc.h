@@ -148,13 +148,13 @@ static void from_columns(const Step *s, const float *in, const float *other, flo
     turn_back(in, s->size[0], images, out, s->out.stride);
 }
 
-/* As many of the 32 as `vectors` hold; in several chains of sums, or the latency of one would be seen. */
-INLINE void fc_columns(const Step *s, const float *in, float *out, const int vectors)
+/* As many of the 32 as `vectors` hold; in several chains of sums, or the latency of one would be seen. The
+   last digits depend on how many. */
+INLINE void fc_columns(const Step *s, const float *in, float *out, const int vectors, const int chains)
 {
     const Entry *entries = s->data[0];
     const int32_t *starts = s->data[1], *rows = s->data[2];
     const float *bias = s->data[3];
-    const int chains = vectors > 1 ? 2 : 4;
     for (int64_t i = 0; i < s->size[F_ROWS]; i++) {
         const Entry *e = entries + starts[i], *end = entries + starts[i + 1];
         Vec sums[4][VECTORS];
@@ -178,16 +178,17 @@ INLINE void fc_columns(const Step *s, const float *in, float *out, const int vec
     }
 }
 
+/* Two chains for any number of images: an image has the same answer in every batch. */
 static void fc_sparse(const Step *s, const float *in, const float *other, float *out,
                       int64_t images)
 {
     (void)other;
     if (images <= WIDTH)
-        fc_columns(s, in, out, 1);
+        fc_columns(s, in, out, 1, 2);
     else if (images <= 2 * WIDTH)
-        fc_columns(s, in, out, 2);
+        fc_columns(s, in, out, 2, 2);
     else
-        fc_columns(s, in, out, VECTORS);
+        fc_columns(s, in, out, VECTORS, 2);
 }
 
 /* Panels of 16 outputs, all inputs of a panel side by side; several images and panels at once, or

@@ -283,7 +283,10 @@ static void fc_sparse_rows(const Step *s, const float *in, const float *other, f
             group.data[1] = (const int32_t *)s->data[1] + o;
             group.data[2] = (const int32_t *)s->data[2] + o;
             group.data[3] = (const float *)s->data[3] + o;
-            fc_sparse(&group, columns, other, results, rows);
+            if (rows > WIDTH)
+                fc_sparse(&group, columns, other, results, rows);
+            else
+                fc_columns(&group, columns, results, 1, 4);
             turn_back(results, group.size[F_ROWS], rows, out + row * n[M_WIDTH] + o, n[M_WIDTH]);
         }
     }
