@@ -74,8 +74,8 @@ PICTURES = (
         77_360,
         "cifar10",
         {
-            ("cifar10", "gradual_l1@"): "ResNet-8, re-weighted ℓ1, 40 + 12 epochs",
-            ("cifar10", "magnitude@"): "ResNet-8, magnitude pruning, 40 + 12 epochs",
+            ("cifar10", "gradual_l1@"): "ResNet-8, re-weighted ℓ1, 60 + 12 epochs",
+            ("cifar10", "magnitude@"): "ResNet-8, magnitude pruning, 60 + 12 epochs",
         },
         {},
         CIFAR10,

@@ -83,5 +83,5 @@ def budget(model: str, epochs: Epochs, keys: dict[float, tuple[str, ...]]) -> Bu
 MAIN = ("gradual_l1", "magnitude")
 ALL = (*PENALTIES, "magnitude", "rigl")
 
-CIFAR10 = budget("resnet8", Epochs(40, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL})
+CIFAR10 = budget("resnet8", Epochs(60, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL})
 RESNET20 = budget("resnet20", Epochs(60, 12, 12), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN})
