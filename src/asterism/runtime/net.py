@@ -182,7 +182,7 @@ class Net:
             net = asterism.runtime.load("net.asterism")
             net.tune()
 
-        It takes a second or two, and no other call should run meanwhile. For inputs of the size
+        It takes some seconds, and no other call should run meanwhile. For inputs of the size
         that the network was saved with; other sizes, and kernels in numpy, stay as they are.
         Answers may change in their last digits.
 

@@ -58,12 +58,12 @@ def bench(
     text, batches = is_text(as_json, as_csv), _batches(batch)
     _calibrate()
     net = find_source(file, model, data, shape, fix).net(threads)
+    if len(net.graph.inputs) > 1:
+        raise InputError(f"bench takes a network with one input, and {file} has several")
     if tune:
         say("asterism: measuring each layer by every kernel …")
         net.tune(max(*batches, FEW))
     say("asterism: setting up the dense engines; torch.compile takes longest …")
-    if len(net.graph.inputs) > 1:
-        raise InputError(f"bench takes a network with one input, and {file} has several")
     found = engines.find(rebuild(net.graph, net.weights), net.example(2)[0], threads)
     rows = engines.compare(net, found, batches, seconds)
     if not text:
