@@ -22,7 +22,7 @@ from asterism.errors import InputError
 from asterism.experiments.cluster import alone, check_free, on_cluster, run_only, slurm_script
 from asterism.experiments.data import Dataset
 from asterism.experiments.jobs import Job
-from asterism.experiments.methods import Dense
+from asterism.experiments.methods import Dense, GradualMagnitude, RiggedLottery
 from asterism.experiments.training import Watch
 from asterism.storage.run_folder import alone_in
 from support.command_line import PROGRAM, asterism
@@ -44,7 +44,8 @@ def unseen(job: Job, epochs: int) -> Iterator[Watch]:
 
 
 def test_a_row_comes_after_the_dense_network_of_its_seed() -> None:
-    rows = [Job("magnitude", Dense(epochs=1), seed, "lenet300") for seed in range(2)]
+    rows = [Job("magnitude", GradualMagnitude(), seed, "lenet300") for seed in range(2)]
+    rows += [Job("rigl", RiggedLottery(), 1, "lenet300")]
     done: list[tuple[str, bool]] = []
 
     def train(job: Job, resume: bool, watch: Watch) -> None:
@@ -54,7 +55,8 @@ def test_a_row_comes_after_the_dense_network_of_its_seed() -> None:
     assert chosen is rows[1]
     assert done == [("dense-1", True), ("magnitude-1", True)]
     run_only("dense-0", [*jobs(2), *rows], train, unseen)
-    assert done[2:] == [("dense-0", True)]
+    run_only("rigl-1", [*jobs(2), *rows], train, unseen)  # which starts from random weights
+    assert done[2:] == [("dense-0", True), ("rigl-1", True)]
     with pytest.raises(InputError, match="no job is called 'lwc-0': choose from dense-0, dense-1"):
         run_only("lwc-0", jobs(2), train, unseen)
 

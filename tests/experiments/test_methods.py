@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from asterism import AllLayers, ChartrandYin, Focuss, Noise, ReweightedL1, ReweightedL2
+from asterism import AllLayers, ChartrandYin, Exact, Focuss, Noise, ReweightedL1, ReweightedL2
 from asterism.errors import InputError
 from asterism.experiments.data import Dataset
 from asterism.experiments.data.augmentation import Shift
@@ -50,12 +51,15 @@ METHODS: dict[str, Method] = {
     ),
     "focuss": AffineScalingTransformation(Focuss(0.5, 0.1), **SHORT),
     "focuss, raw": AffineScalingTransformation(Focuss(0.5, 0.1), normalise=False, **SHORT),
+    "l1 raw, level": AffineScalingTransformation(
+        ReweightedL1(0.1), normalise=False, rates="level", **SHORT
+    ),
     "l1 layerwise": AffineScalingTransformation(ReweightedL1(0.1), cut_by="layerwise", **SHORT),
     "l1 in q": AffineScalingTransformation(ReweightedL1(0.1), retrain_in="q", **SHORT),
     "l1 regularised": AffineScalingTransformation(ReweightedL1(0.3), lam=0.5, **SHORT),
 }
 EXACT = {"magnitude", "l1 greedy", "l1 noise", "l2 annealed", "focuss", "focuss, raw"}
-EXACT |= {"l1 layerwise", "l1 in q", "l1 gradual"}
+EXACT |= {"l1 layerwise", "l1 raw, level", "l1 in q", "l1 gradual"}
 
 
 def run(
@@ -219,6 +223,25 @@ def test_after_the_cut_omega_is_one_in_theta_space_and_stays_in_q_space(space, d
     live = omega[omega != 0]
     assert live.numel() < 0.1 * omega.numel()
     assert bool((live == 1).all()) == (space == "theta")
+
+
+def test_with_level_rates_the_scale_of_omega_has_no_say(digits, trained_mlp):
+    """Raw and normalised, omega differs by a factor; from the same theta both take the same way."""
+    common = AffineScalingTransformation(
+        ReweightedL1(0.1), Exact(), AllLayers(), rates="level", reweights=1, cut_by="none"
+    )
+    raw, _, _ = run(replace(common, normalise=False), digits, trained_mlp)
+    normalised, _, _ = run(common, digits, trained_mlp)
+    plain, _, _ = run(replace(common, rates="same"), digits, trained_mlp)
+    for name, theta in raw.named_parameters():
+        torch.testing.assert_close(theta, dict(normalised.named_parameters())[name])
+    assert not torch.allclose(raw.fc1.weight, plain.fc1.weight)
+
+
+@pytest.mark.parametrize("settings", [{"rates": "steep"}, {"rates": "level", "lam": 0.1}])
+def test_rates_that_cannot_be_are_refused(settings):
+    with pytest.raises(InputError, match="rates"):
+        AffineScalingTransformation(**settings)
 
 
 def test_an_unknown_space_to_retrain_in_is_refused():

@@ -242,6 +242,26 @@ def test_rescaled_state_goes_on_as_by_hand() -> None:
     assert float(optimizer.state[model.fc1.weight]["step"]) == 20
 
 
+def test_omega_tells_the_metric_of_each_layer() -> None:
+    model = make_model()
+    optimizer = AffineScaling(
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        model,
+        ReweightedL1(0.5, relative=False),
+        initialiser=Exact(),
+        normalise=False,
+    )
+    before = {name: param.detach().clone() for name, param in optimizer.weights().items()}
+    assert all(torch.equal(omega, torch.ones_like(omega)) for omega in optimizer.omega().values())
+    (first,) = optimizer.reweight()
+    for name, omega in optimizer.omega().items():
+        expected = before[name].abs() + 0.5 if name == first else torch.ones_like(omega)
+        torch.testing.assert_close(omega, expected)
+    optimizer.prune(density=0.5)
+    for name, omega in optimizer.omega().items():
+        assert torch.equal(omega == 0, ~optimizer.masks()[name])
+
+
 def test_omega_is_updated_in_place() -> None:
     model = make_model()
     optimizer = wrap(model)

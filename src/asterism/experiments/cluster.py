@@ -197,7 +197,7 @@ def slurm_script(names: Sequence[str], command: Sequence[str], *, out: Path, thr
 
 
 def run_only(name: str, jobs: Sequence[Job], train: Work, monitor: Monitor) -> Job:
-    """The job of this name, done after the dense network of its seed.
+    """The job of this name, done after the dense network of its seed, if it starts from there.
 
     name     of the job
     jobs     all of the reproduction
@@ -208,7 +208,7 @@ def run_only(name: str, jobs: Sequence[Job], train: Work, monitor: Monitor) -> J
     if name not in by_name:
         raise InputError(f"no job is called {name!r}: choose from {', '.join(by_name)}")
     chosen = by_name[name]
-    needed = [f"dense-{chosen.seed}"] if chosen.key != "dense" else []
+    needed = [] if chosen.method.from_scratch else [f"dense-{chosen.seed}"]
     for each in [*needed, name]:
         job = by_name[each]
         with monitor(job, planned_epochs(job)) as watch:

@@ -61,7 +61,8 @@ class Stage:
     skip     asked once with the history so far: a converged run skips what is left
     whole    asked before each step: whether pruned weights need their gradients too
 
-    The first two are given the setup's optimizer, of whatever class it is.
+    The first two are given the setup's optimizer, of whatever class it is. A parameter group may
+    have a "rate" of its own, by which the stage's learning rate is multiplied.
     """
 
     name: str
@@ -191,7 +192,7 @@ def _train_epoch(
     for number, batch in enumerate(batches):
         through = (epoch + number / count) / stage.epochs
         for group in optimizer.param_groups:
-            group["lr"] = stage.lr(through)
+            group["lr"] = stage.lr(through) * group.get("rate", 1.0)
         stage.on_step(optimizer, through)
         optimizer.zero_grad()
         forward = ways[stage.whole()]

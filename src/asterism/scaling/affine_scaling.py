@@ -129,6 +129,10 @@ class AffineScaling(Reweighting):
         layer.flatten()
         return self._follow(layer, before)
 
+    def omega(self) -> dict[str, Tensor]:
+        """The metric by parameter name: 1 before the first re-weighting, 0 where pruned."""
+        return {layer.name: layer.omega for layer in self._layers}
+
     # ------------------------------------------------------------------ the inner state
 
     def _metric(self, layer: Layer) -> Tensor | None:

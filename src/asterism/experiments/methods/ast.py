@@ -19,7 +19,14 @@ from torch import nn
 
 from asterism.errors import InputError
 from asterism.experiments.data.augmentation import Augment
-from asterism.experiments.methods.method import Method, Setup, gradual_cut, images, sgd
+from asterism.experiments.methods.method import (
+    Method,
+    Setup,
+    gradual_cut,
+    images,
+    sgd,
+    sgd_by_layer,
+)
 from asterism.experiments.results import History
 from asterism.experiments.training import Stage
 from asterism.pruning.scores import count, lamp
@@ -51,6 +58,9 @@ class AffineScalingTransformation(Method):
     renewed at each step and lam rising geometrically from a fiftieth of its value. The global cut
     goes to `cut_from` at once, and falls geometrically to `density` over `cut_epochs`.
 
+    With `rates` "level", a layer's learning rate is divided by the mean of omega², each counted by
+    its theta²: whatever the scale of omega, large weights take steps as in the plain metric.
+
     `epoch_share` is the share of the images that each epoch of re-weighting takes.
     """
 
@@ -59,6 +69,7 @@ class AffineScalingTransformation(Method):
     layers: Layers = field(default_factory=InTurn)
     anneal: Anneal = field(default_factory=ConstantTau)
     normalise: bool = True
+    rates: Literal["same", "level"] = "same"
     lam: float = 0.0
     reweights: int = 8
     epochs_per_reweight: int = 1
@@ -79,6 +90,10 @@ class AffineScalingTransformation(Method):
     def __post_init__(self) -> None:
         if self.retrain_in not in ("theta", "q"):
             raise InputError(f"retrain_in must be 'theta' or 'q', not {self.retrain_in!r}")
+        if self.rates not in ("same", "level"):
+            raise InputError(f"rates must be 'same' or 'level', not {self.rates!r}")
+        if self.lam > 0 and self.rates == "level":
+            raise InputError("lam > 0 trains in the plain metric: its rates are level already")
         if self.lam > 0 and (self.initialiser != Greedy() or not self.normalise):
             raise InputError(
                 "lam > 0 trains in the plain metric: no initialiser, no omega to scale"
@@ -104,7 +119,7 @@ class AffineScalingTransformation(Method):
 
     def _optimizer(self, model: nn.Module, seed: int) -> Reweighting:
         """The paper's Algorithm 1, or with lam > 0 the regularised objective."""
-        inner = sgd(model, self.weight_decay)
+        inner = (sgd if self.rates == "same" else sgd_by_layer)(model, self.weight_decay)
         if self.lam > 0:
             return ProximalReweighting(
                 inner,
@@ -138,7 +153,7 @@ class AffineScalingTransformation(Method):
             f"reweight {t}",
             self.epochs_per_reweight,
             warmup_cosine(self.lr),
-            begin=Reweighting.reweight,
+            begin=self._reweight,
             skip=self._converged,
             share=self.epoch_share,
         )
@@ -151,6 +166,20 @@ class AffineScalingTransformation(Method):
             optimizer.lam = lam(progress)
 
         return replace(stage, lr=lr, on_step=set_lam)
+
+    def _reweight(self, optimizer: Reweighting) -> None:
+        optimizer.reweight()
+        self._level(optimizer)
+
+    def _level(self, optimizer: Reweighting) -> None:
+        """rate = ‖theta‖² / ‖theta ⊙ omega‖², layer by layer."""
+        if self.rates == "same" or not isinstance(optimizer, AffineScaling):
+            return
+        omega, weights = optimizer.omega(), optimizer.weights()
+        for group in optimizer.param_groups:
+            if (name := group["name"]) in omega:
+                theta = weights[name].detach()
+                group["rate"] = float(theta.norm() / (theta * omega[name]).norm()) ** 2
 
     def _converged(self, history: History) -> bool:
         """Whether the last re-weighting moved the validation error by less than `tolerance`."""
@@ -174,6 +203,7 @@ class AffineScalingTransformation(Method):
         optimizer.lam = 0.0
         if self.retrain_in == "theta":
             optimizer.flatten()
+        self._level(optimizer)
 
     def _global_cut(self) -> list[Stage]:
         if isinstance(self.density, Mapping):

@@ -74,6 +74,15 @@ def sgd(model: nn.Module, weight_decay: float) -> torch.optim.SGD:
     )
 
 
+def sgd_by_layer(model: nn.Module, weight_decay: float) -> torch.optim.SGD:
+    """The same, each parameter with its name and a rate: see `Stage`."""
+    optimizer = sgd(model, weight_decay)
+    whole = optimizer.param_groups.pop()
+    for name, param in model.named_parameters():
+        optimizer.add_param_group({**whole, "params": [param], "name": name, "rate": 1.0})
+    return optimizer
+
+
 def wrap(model: nn.Module, weight_decay: float, *, freeze_zeros: bool = False) -> Masked:
     """That SGD, wrapped, for methods that only cut."""
     return Masked(sgd(model, weight_decay), model, freeze_zeros=freeze_zeros)
