@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from asterism import AllLayers, ChartrandYin, Exact, Focuss, Noise, ReweightedL1, ReweightedL2
 from asterism.errors import InputError
@@ -24,9 +24,11 @@ from asterism.experiments.methods import (
     LearningWeightsAndConnections,
     Method,
     Polish,
+    Regrowth,
     RiggedLottery,
     Then,
 )
+from asterism.experiments.methods.regrowth import Gradients
 from asterism.experiments.results import History
 from asterism.experiments.training import train
 from asterism.pruning.scores import count
@@ -44,6 +46,7 @@ METHODS: dict[str, Method] = {
     "dns": DynamicNetworkSurgery({"*": 1.0}, surgery_epochs=2, retrain_epochs=1, lr=0.02),
     "l1 gradual": GradualReweighting(density=0.05, cut_epochs=2, retrain_epochs=1),
     "rigl": RiggedLottery(density=0.1, epochs=3, every=10, lr=0.05),
+    "regrowth": Regrowth(nonzeros=900, epochs=2, lam=0.01),
     "l1 greedy": AffineScalingTransformation(ReweightedL1(0.1), **SHORT),
     "l1 noise": AffineScalingTransformation(ReweightedL1(0.1), Noise(0.05), AllLayers(), **SHORT),
     "l2 annealed": AffineScalingTransformation(
@@ -171,6 +174,71 @@ def test_rigl_moves_its_weights_and_keeps_their_number_until_the_places_stay(dig
     assert regrown(masks[:2]) > 0
     assert len({int(mask.sum()) for mask in masks}) == 1
     assert torch.equal(masks[2], masks[3])
+
+
+def sparse_and_looked_at(coming_back: float) -> tuple[nn.Linear, Gradients]:
+    """One weight of six is alive; the loss falls fastest where [0, 4] moves towards its target."""
+    torch.manual_seed(0)
+    model, target = nn.Linear(6, 1, bias=False), torch.zeros(1, 6)
+    model.weight.data = torch.tensor([[2.0, 0, 0, 0, 0, 0]])
+    target[0, 0], target[0, 4] = 2.0, coming_back
+    seen = Gradients()
+    for _ in range(50):
+        inputs = torch.randn(16, 6)
+        model.zero_grad()
+        (model(inputs) - inputs @ target.T).square().mean().backward()
+        seen.take({"weight": model.weight})
+    return model, seen
+
+
+@pytest.mark.parametrize("coming_back", [1.0, -1.0])
+def test_the_weight_that_promises_most_comes_back_downhill(coming_back):
+    model, seen = sparse_and_looked_at(coming_back)
+    seen.grow({"weight": model.weight}, most=2)
+    expected = torch.tensor([[2.0, 0, 0, 0, 0.2 * coming_back, 0]])
+    torch.testing.assert_close(model.weight.detach(), expected)
+
+
+def test_nothing_grows_beyond_what_is_asked_for():
+    model, seen = sparse_and_looked_at(1.0)
+    seen.grow({"weight": model.weight}, most=1)
+    assert int(model.weight.count_nonzero()) == 1
+
+
+def test_regrowth_first_looks_and_moves_nothing_then_replaces_weights(digits, trained_mlp):
+    """Of a network cut at random some weights come back, and others go."""
+    model = make_mlp()
+    model.load_state_dict(trained_mlp)
+    torch.manual_seed(1)
+    for weight in (model.fc1.weight, model.fc2.weight):
+        weight.data *= torch.rand_like(weight) < 0.05
+    before = {name: param.detach().clone() for name, param in model.named_parameters()}
+    alive = sum(int(before[f"{layer}.weight"].count_nonzero()) for layer in ("fc1", "fc2"))
+    setup = Regrowth(nonzeros=alive, epochs=2, lam=1e-4).setup(model)
+    unmoved = []
+
+    def look(_: object, __: object, ___: object) -> None:
+        same = [torch.equal(param, before[name]) for name, param in model.named_parameters()]
+        unmoved.append(all(same))
+
+    setup.optimizer.register_step_post_hook(look)
+    history = train(model, setup.optimizer, setup.stages, digits, batch_size=32)
+    epoch = len(unmoved) // 2
+    assert all(unmoved[: epoch // 2]), "while it looks, nothing moves"
+    assert not any(unmoved[epoch // 2 + 1 :])
+    after = torch.cat([model.fc1.weight.flatten(), model.fc2.weight.flatten()]) != 0
+    first = torch.cat([before["fc1.weight"].flatten(), before["fc2.weight"].flatten()]) != 0
+    assert int(after.sum()) == alive
+    assert int((after & ~first).sum()) > alive / 10
+    assert history[-1]["validation_error_percent"] < error_percent(
+        network(before), digits.validation.images, digits.validation.labels
+    )
+
+
+def network(state: dict[str, Tensor]) -> nn.Module:
+    model = make_mlp()
+    model.load_state_dict(state)
+    return model
 
 
 def test_rigl_starts_from_random_weights_and_the_others_from_the_dense_network():

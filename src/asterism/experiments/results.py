@@ -78,6 +78,7 @@ METHOD_NAMES = {
     "rigl": "RigL",
     "magnitude": "Magnitude pruning",
     "record": "Re-weighted ℓ1, slowly",
+    "regrown": "Re-weighted ℓ1, regrown",
 }
 """In the order of rows. Other methods follow under their own keys."""
 

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from asterism.experiments.budgets.budget import Budget
 from asterism.experiments.budgets.rows import control, regularised
 from asterism.experiments.budgets.table1 import STANDARD
-from asterism.experiments.data.augmentation import Augment, Distort, Shift
-from asterism.experiments.methods import Dense, GradualMagnitude, Method, Polish, Then
+from asterism.experiments.data.augmentation import Distort, Shift
+from asterism.experiments.methods import (
+    Dense,
+    GradualMagnitude,
+    Method,
+    Polish,
+    Regrowth,
+    Then,
+)
 from asterism.scaling.penalties import ReweightedL1
 
-SHIFT = Shift(1)
+SHIFT, DISTORT = Shift(1), Distort()
 
 
-def few_weights(
-    nonzeros: int,
-    lam: float = 0.012,
-    epochs: tuple[int, int, int] = (80, 15, 90),
-    augment: Augment = SHIFT,
-) -> Method:
-    """To 3 % at once, then down by the same form, slowly, and retraining: all on changed images.
+def few_weights(nonzeros: int) -> Method:
+    """To 3 % at once, then down by the same form, slowly, and retraining: all on shifted images.
 
     That way the weights are chosen for what they will be trained for. Weight decay would only hurt.
-
-    nonzeros  the weights that stay
-    lam       of the way down
-    epochs    of the way down, cutting, retraining
-    augment   changes the images of each batch
     """
     first = regularised(ReweightedL1(0.3), 0.03, 0.03, (6, 2, 0))
-    sink = regularised(ReweightedL1(0.3), lam, 1.0, (epochs[0], 0, 0))
+    sink = regularised(ReweightedL1(0.3), 0.012, 1.0, (80, 0, 0))
     return Then(
         Then(
-            replace(first, augment=augment),
-            replace(sink, augment=augment, weight_decay=0.0, cut_by="none"),
+            replace(first, augment=SHIFT),
+            replace(sink, augment=SHIFT, weight_decay=0.0, cut_by="none"),
         ),
-        Polish(nonzeros, cut_epochs=epochs[1], retrain_epochs=epochs[2], augment=augment),
+        Polish(nonzeros, cut_epochs=15, retrain_epochs=90, augment=SHIFT),
     )
 
 
@@ -47,23 +45,43 @@ def fewer_weights(start: Method, nonzeros: int) -> Method:
     return Then(start, replace(slow, nonzeros=nonzeros))
 
 
-def few_by_magnitude(nonzeros: int, augment: Augment = SHIFT) -> Method:
-    """The control of `few_weights`: gradual cuts by magnitude in the place of its penalty."""
+def regrown(*nonzeros: int, retrain_epochs: int = 60) -> Method:
+    """Down by re-weighting to about 2,800 weights, then by rounds of regrowth, on distorted images.
+
+    nonzeros        after each round
+    retrain_epochs  of the last network
+    """
+    first = regularised(ReweightedL1(0.3), 0.03, 0.03, (6, 2, 0))
+    sink = regularised(ReweightedL1(0.3), 0.012, 1.0, (40, 0, 0))
+    rounds = [Regrowth(count, epochs=12, lam=0.006, augment=DISTORT) for count in nonzeros]
+    start: Method = replace(first, augment=DISTORT)
+    slow = replace(sink, augment=DISTORT, weight_decay=0.0, cut_by="none")
+    retraining = Polish(retrain_epochs=retrain_epochs, augment=DISTORT)
+    return reduce(Then, [start, slow, *rounds, retraining])
+
+
+def few_by_magnitude(nonzeros: int, epochs: tuple[int, int]) -> Method:
+    """The control of `regrown`: gradual cuts by magnitude in the place of its penalty and rounds.
+
+    nonzeros  the weights that stay
+    epochs    of the way down from 3 %, and of retraining
+    """
     first = GradualMagnitude(0.03, cut_epochs=8, retrain_epochs=0, weight_decay=5e-4)
+    cut_epochs, retrain_epochs = epochs
     return Then(
-        replace(first, augment=augment),
-        Polish(nonzeros, cut_epochs=95, retrain_epochs=90, augment=augment),
+        replace(first, augment=DISTORT),
+        Polish(nonzeros, cut_epochs=cut_epochs, retrain_epochs=retrain_epochs, augment=DISTORT),
     )
 
 
 RECORD = Budget(
     {
         "dense": Dense(epochs=12),
-        "record@2700": few_weights(2700, 0.006, (40, 10, 60)),
         "record@1540": few_weights(1540),
         "record@1239": fewer_weights(STANDARD.methods["reweighted_l1"], 1239),
-        "record@1540+distorted": few_weights(1540, augment=Distort()),
-        "magnitude@1540": few_by_magnitude(1540),
+        "regrown@2700": regrown(2700, 2700),
+        "regrown@1540": regrown(2400, 1900, *[1540] * 4),
+        "magnitude@1540": few_by_magnitude(1540, (112, 60)),
     }
 )
 

@@ -61,22 +61,23 @@ def figure_runs(
     }
 
 
-def paper_run(key: str, penalty: Penalty, anneal: Anneal) -> AST:
+def paper_run(key: str, penalty: Penalty, anneal: Anneal, lr: float = 0.05) -> AST:
     """Greedy, one layer per t, twice each, raw omega; then the paper's cut to the paper's shares.
 
-    The cut retrains in q-space: a raw omega leaves layers so out of balance that in theta-space
-    they ran away, even at a tenth of the learning rate.
+    Each layer has a learning rate of its own, which undoes the scale of its omega: at one rate for
+    all, layers that a raw omega had shrunk hardly learnt, and in theta-space others ran away.
     """
     return AST(
         penalty,
         anneal=anneal,
         normalise=False,
+        rates="level",
+        lr=lr,
         epochs_per_reweight=PAPER_EPOCHS,
         cut_by="layerwise",
         density=PAPER_SHARES[key],
         cut_epochs=PAPER_EPOCHS,
         retrain_epochs=0,
-        retrain_in="q",
     )
 
 

@@ -13,6 +13,7 @@ all happen through that one wrapper.
     rigl       Evci et al. 2020, sparse from the first step
     dense      the reference network
     polish     further down from a sparse network
+    regrowth   pruned weights that come back, and others that go
     method     the contract, and what a method hands to the training loop
 """
 
@@ -24,6 +25,7 @@ from asterism.experiments.methods.lwc import LearningWeightsAndConnections
 from asterism.experiments.methods.magnitude import GradualMagnitude
 from asterism.experiments.methods.method import Method, Setup
 from asterism.experiments.methods.polish import Polish, Then
+from asterism.experiments.methods.regrowth import Regrowth
 from asterism.experiments.methods.rigl import RiggedLottery
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "LearningWeightsAndConnections",
     "Method",
     "Polish",
+    "Regrowth",
     "RiggedLottery",
     "Setup",
     "Then",
