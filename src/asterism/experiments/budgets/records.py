@@ -45,33 +45,40 @@ def fewer_weights(start: Method, nonzeros: int) -> Method:
     return Then(start, replace(slow, nonzeros=nonzeros))
 
 
-def regrown(*nonzeros: int, retrain_epochs: int = 60) -> Method:
-    """Down by re-weighting to about 2,800 weights, then by rounds of regrowth, on distorted images.
+def retraining(epochs: int) -> tuple[Method, Method]:
+    """Half on distorted images; half on shifted ones, which are as sharp as those it is meant for.
 
-    nonzeros        after each round
-    retrain_epochs  of the last network
+    epochs  of each half
+    """
+    return (
+        Polish(retrain_epochs=epochs, augment=DISTORT),
+        Polish(retrain_epochs=epochs, lr=0.02, augment=SHIFT),
+    )
+
+
+def regrown(*nonzeros: int) -> Method:
+    """Down by re-weighting to about 2,800 weights, then by rounds of regrowth, and retraining.
+
+    nonzeros  after each round
     """
     first = regularised(ReweightedL1(0.3), 0.03, 0.03, (6, 2, 0))
     sink = regularised(ReweightedL1(0.3), 0.012, 1.0, (40, 0, 0))
     rounds = [Regrowth(count, epochs=12, lam=0.006, augment=DISTORT) for count in nonzeros]
     start: Method = replace(first, augment=DISTORT)
     slow = replace(sink, augment=DISTORT, weight_decay=0.0, cut_by="none")
-    retraining = Polish(retrain_epochs=retrain_epochs, augment=DISTORT)
-    return reduce(Then, [start, slow, *rounds, retraining])
+    return reduce(Then, [start, slow, *rounds, *retraining(30)])
 
 
-def few_by_magnitude(nonzeros: int, epochs: tuple[int, int]) -> Method:
+def few_by_magnitude(nonzeros: int, cut_epochs: int) -> Method:
     """The control of `regrown`: gradual cuts by magnitude in the place of its penalty and rounds.
 
-    nonzeros  the weights that stay
-    epochs    of the way down from 3 %, and of retraining
+    nonzeros    the weights that stay
+    cut_epochs  of the way down from 3 %
     """
     first = GradualMagnitude(0.03, cut_epochs=8, retrain_epochs=0, weight_decay=5e-4)
-    cut_epochs, retrain_epochs = epochs
-    return Then(
-        replace(first, augment=DISTORT),
-        Polish(nonzeros, cut_epochs=cut_epochs, retrain_epochs=retrain_epochs, augment=DISTORT),
-    )
+    start: Method = replace(first, augment=DISTORT)
+    cut = Polish(nonzeros, cut_epochs=cut_epochs, retrain_epochs=0, augment=DISTORT)
+    return reduce(Then, [start, cut, *retraining(30)])
 
 
 RECORD = Budget(
@@ -80,8 +87,8 @@ RECORD = Budget(
         "record@1540": few_weights(1540),
         "record@1239": fewer_weights(STANDARD.methods["reweighted_l1"], 1239),
         "regrown@2700": regrown(2700, 2700),
-        "regrown@1540": regrown(2400, 1900, *[1540] * 4),
-        "magnitude@1540": few_by_magnitude(1540, (112, 60)),
+        "regrown@1540": regrown(2400, 1900, *[1540] * 6),
+        "magnitude@1540": few_by_magnitude(1540, cut_epochs=136),
     }
 )
 
