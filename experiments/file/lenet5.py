@@ -2,9 +2,10 @@
 
     python experiments/file/lenet5.py experiments/record/lenet5-record@1239-0.asterism
 
-The networks are those of `asterism reproduce --budget record`, kept without loss. Validation images
-chose the settings, by hand, on seed 0. The test images are read once, from the written file, run by
-the runtime; --explore leaves them alone.
+The networks are those of `asterism reproduce --budget record`, kept without loss. With --nonzeros
+they first lose more of their weights, in rounds of regrowth. Validation images chose the settings,
+by hand, on seed 0. The test images are read once, from the written file, run by the runtime;
+--explore leaves them alone.
 """
 
 from __future__ import annotations
@@ -19,20 +20,25 @@ from torch import nn
 
 from asterism import compact, live_forward, load_state_dict, runtime, save
 from asterism.experiments.data import Dataset, Split, load
-from asterism.experiments.data.augmentation import Shift
+from asterism.experiments.data.augmentation import Distort, Shift
+from asterism.experiments.methods import Regrowth
 from asterism.experiments.networks import lenet5
-from asterism.experiments.training import batches
+from asterism.experiments.training import batches, train
 from asterism.export.codebooks import Codebooks
 from asterism.scaling.schedules import warmup_cosine
 from asterism.storage.atomic_files import write_json
 from asterism.weights.metrics import error_percent
 
 BATCH = 128
+SETTINGS = ("bits", "bias_bits", "price", "epochs", "lr")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("network", type=Path, help="a file without loss")
+    parser.add_argument(
+        "--nonzeros", type=int, nargs="*", default=[], help="weights after each round of regrowth"
+    )
     parser.add_argument("--bits", type=int, default=4, help="of a weight's value")
     parser.add_argument("--bias-bits", type=int, default=4)
     parser.add_argument("--price", type=float, default=0.0, help="of a bit, at the end")
@@ -46,6 +52,8 @@ def main() -> None:
     data, seed = load("mnist"), int(options.network.stem.rpartition("-")[2])
     network = lenet5()
     network.load_state_dict(load_state_dict(options.network))
+    for number, nonzeros in enumerate(options.nonzeros):
+        regrow(network, data, nonzeros, seed + 1000 * number)
     small = compact(network).model
     quantise(small, data, options, seed)
     small = compact(small).model  # bits have a price: more weights are zero now
@@ -56,7 +64,7 @@ def main() -> None:
         "file": path.name,
         "bytes": size,
         "seed": seed,
-        **{key: getattr(options, key) for key in ("bits", "bias_bits", "price", "epochs", "lr")},
+        **{key: getattr(options, key) for key in SETTINGS},
         "nonzeros": sum(int(p.count_nonzero()) for p in small.parameters() if p.dim() > 1),
         "validation_error_percent": error_of_file(path, data.validation),
         "command": " ".join(["python", "experiments/file/lenet5.py", *sys.argv[1:]]),
@@ -65,6 +73,23 @@ def main() -> None:
         result["test_error_percent"] = error_of_file(path, data.test)
     write_json(path.with_suffix(".json"), result)
     print({key: value for key, value in result.items() if key != "command"})
+
+
+def regrow(network: nn.Module, data: Dataset, nonzeros: int, seed: int) -> None:
+    """One round, on distorted images, through the live weights."""
+    small = compact(network)
+    setup = Regrowth(nonzeros, epochs=12, lam=0.006, augment=Distort()).setup(small.model, seed)
+    train(
+        small.model,
+        setup.optimizer,
+        setup.stages,
+        data,
+        seed=seed,
+        augment=setup.augment,
+        forward=live_forward(small.model, data.train.images[:1]),
+        watch=lambda record: print(record["nonzeros"], record["validation_error_percent"]),
+    )
+    network.load_state_dict(small.expand())
 
 
 def bits_of(network: nn.Module, options: argparse.Namespace) -> dict[str, int]:
