@@ -66,6 +66,8 @@ def paper_run(key: str, penalty: Penalty, anneal: Anneal, lr: float = 0.05) -> A
 
     Each layer has a learning rate of its own, which undoes the scale of its omega: at one rate for
     all, layers that a raw omega had shrunk hardly learnt, and in theta-space others ran away.
+
+    lr  the highest learning rate; FOCUSS, whose omega is steepest, diverged at 0.05
     """
     return AST(
         penalty,
@@ -182,7 +184,7 @@ PAPER = Budget(
         "dense": Dense(epochs=12),
         "reweighted_l1": paper_run("reweighted_l1", ReweightedL1(0.1), ConstantTau()),
         "reweighted_l2": paper_run("reweighted_l2", ReweightedL2(1.0), ChartrandYin()),
-        "focuss": paper_run("focuss", Focuss(0.5, 0.1), ConstantTau()),
+        "focuss": paper_run("focuss", Focuss(0.5, 0.1), ConstantTau(), lr=0.02),
         "magnitude": GradualMagnitude(0.0128, cut_epochs=12, retrain_epochs=12),
         **BASELINES,
         **figure_runs(reweights=8, greedy_epochs=PAPER_EPOCHS, normalise=False),
