@@ -29,7 +29,7 @@ from asterism.scaling.schedules import warmup_cosine
 from asterism.storage.atomic_files import write_json
 from asterism.weights.metrics import error_percent
 
-BATCH = 128
+BATCH, SETTLED = 128, 0.6
 SETTINGS = ("bits", "bias_bits", "price", "epochs", "lr")
 
 
@@ -100,8 +100,9 @@ def bits_of(network: nn.Module, options: argparse.Namespace) -> dict[str, int]:
 def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, seed: int) -> None:
     """Learns the codebooks on shifted images, through the live weights.
 
-    The price of a bit, if there is one, rises during the first half of the epochs; in the last
-    tenth the codebooks then stay as they are, and weights alone move.
+    After SETTLED of the epochs the codebooks stay as they are, as each change moves many weights at
+    once: from then on weights choose among them. The price of a bit, if there is one, rises during
+    the first half.
     """
     forward = live_forward(network, data.train.images[:1])
     sgd = torch.optim.SGD(network.parameters(), lr=options.lr, momentum=0.9, nesterov=True)
@@ -110,7 +111,7 @@ def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, see
     rate, steps = warmup_cosine(options.lr), epochs * -(-images // BATCH)
     for epoch in range(epochs):
         optimizer.price = options.price * min(1, 2 * epoch / epochs)
-        if options.price and epoch == epochs * 9 // 10:
+        if epoch == int(SETTLED * epochs):
             optimizer.renew_every = steps + 1
         for batch in batches(data.train, images, seed + 5000, epoch, BATCH, Shift(1)):
             optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
