@@ -47,7 +47,7 @@ def test_re_weighting_and_its_control_have_the_same_epochs(name: str) -> None:
     chosen = budget(name)
     for key in chosen.methods:
         if key.startswith("magnitude"):
-            others = ("reweighted_l1", "gradual_l1", "record")
+            others = ("reweighted_l1", "gradual_l1", "regrown")
             pairs = (key.replace("magnitude", other) for other in others)
             (ours,) = [each for each in pairs if each in chosen.methods]
             assert epochs(chosen, key) == epochs(chosen, ours), key
