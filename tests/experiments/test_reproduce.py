@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from asterism import Greedy, InTurn
 from asterism.cli.progress import print_lines
 from asterism.errors import InputError
 from asterism.experiments.budgets import GREEDY, LENET5_WEIGHTS, NOISE, Budget
 from asterism.experiments.budgets import find as budget
+from asterism.experiments.budgets.table1 import PAPER_SHARES
 from asterism.experiments.data import Split, load
 from asterism.experiments.jobs import planned_epochs
 from asterism.experiments.methods import Polish
@@ -79,7 +81,9 @@ def test_the_paper_budget_is_literal_but_for_the_epochs() -> None:
     for key in ("reweighted_l1", "reweighted_l2", "focuss"):
         method = budget("paper").methods[key]
         assert (method.lam, method.normalise, method.reweights) == (0.0, False, 8)
-        assert (method.cut_by, method.retrain_in) == ("layerwise", "q")
+        assert (method.cut_by, method.density) == ("layerwise", PAPER_SHARES[key])
+        assert method.initialiser == Greedy()
+        assert method.layers == InTurn()
         assert method.epochs_per_reweight == method.cut_epochs == 1000 // 500
 
 
