@@ -70,7 +70,7 @@ def test_where_nothing_may_change_nothing_does(model: nn.Sequential) -> None:
 
 
 def test_codebooks_are_retrained_with_the_mask_fixed(model: nn.Sequential) -> None:
-    supervised, goal = task(), Goal(1.0)
+    supervised, goal = task(), Goal(0.5)  # for which rounding alone needs more bits on any machine
     plain = choose_bits(model, supervised.evaluate, goal)
     choice = choose_bits(model, supervised.evaluate, goal, fit=supervised.fit, epochs=2, lr=0.01)
     assert goal.holds(choice.before, choice.after)
