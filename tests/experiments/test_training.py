@@ -16,6 +16,7 @@ from asterism.experiments.methods import (
     Dense,
     DynamicNetworkSurgery,
     Method,
+    Regrowth,
 )
 from asterism.experiments.training import DivergedError, Stage, train
 from asterism.scaling.penalties import ReweightedL1
@@ -25,6 +26,8 @@ from support.networks import make_mlp
 AST = AffineScalingTransformation(
     ReweightedL1(0.1), reweights=2, density=0.05, cut_epochs=2, retrain_epochs=1
 )
+LEVEL = replace(AST, normalise=False, rates="level")
+REGROWTH = Regrowth(nonzeros=500, epochs=5)
 SURGERY = DynamicNetworkSurgery({"*": 1.0}, surgery_epochs=2, retrain_epochs=2)
 
 
@@ -48,7 +51,9 @@ def without_times(history):
     return [{**record, "seconds": 0} for record in history]
 
 
-@pytest.mark.parametrize("method", [AST, SURGERY], ids=["ast", "surgery"])
+@pytest.mark.parametrize(
+    "method", [AST, LEVEL, SURGERY, REGROWTH], ids=["ast", "level", "surgery", "regrowth"]
+)
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 4])
 def test_a_resumed_run_ends_in_the_same_bits(method, stop_after, digits, tmp_path):
     undisturbed, history = run(method, digits)
