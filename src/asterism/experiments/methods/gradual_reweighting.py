@@ -46,9 +46,7 @@ class GradualReweighting(GradualMagnitude):
 
         def pull_and_cut(optimizer: ProximalReweighting, progress: float) -> None:
             cutting.on_step(optimizer, progress)
-            # A pull that is too strong must not leave fewer weights than the cut asks for.
-            enough = density_of(optimizer) > fall(progress)
-            optimizer.lam = self.lam * progress if enough else 0.0
+            pull_down_to(fall(progress), optimizer, self.lam * progress)
 
         def release(optimizer: ProximalReweighting) -> None:
             optimizer.lam = 0.0
@@ -58,7 +56,13 @@ class GradualReweighting(GradualMagnitude):
         return Setup(optimizer, stages, self.augment)
 
 
-def density_of(optimizer: ProximalReweighting) -> float:
-    """The share of the weights that are not zero, pruned or sunk."""
+def pull_down_to(density: float, optimizer: ProximalReweighting, lam: float) -> None:
+    """Sets lam, or 0 where no more weights are left than the cut asks for: a pull must not go on.
+
+    density    what the cut asks for
+    optimizer  whose weights are pulled
+    lam        the weight of the penalty
+    """
     weights = optimizer.weights().values()
-    return sum(int(w.count_nonzero()) for w in weights) / sum(w.numel() for w in weights)
+    left = sum(int(w.count_nonzero()) for w in weights) / sum(w.numel() for w in weights)
+    optimizer.lam = lam if left > density else 0.0

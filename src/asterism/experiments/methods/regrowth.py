@@ -14,19 +14,18 @@ which the mean of the squared gradients stands here, up to a factor.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from asterism.experiments.data.augmentation import Augment
-from asterism.experiments.methods.gradual_reweighting import density_of
-from asterism.experiments.methods.method import Method, Setup, images, sgd
-from asterism.experiments.training import Stage
+from asterism.experiments.methods.gradual_reweighting import pull_down_to
+from asterism.experiments.methods.method import Method, Setup, gradual_cut, images, sgd
 from asterism.scaling.penalties import Penalty, ReweightedL1
 from asterism.scaling.proximal import ProximalReweighting
-from asterism.scaling.schedules import geometric, warmup_cosine
+from asterism.scaling.schedules import geometric
 
 LOOK = 0.5  # of the first epoch
 TINY = 1e-12
@@ -67,6 +66,9 @@ class Regrowth(Method):
         entries = sum(weight.numel() for weight in optimizer.weights().values())
         start, end = (min(1.0, count / entries) for count in (self.most, self.nonzeros))
         fall, lam = geometric(start, end), geometric(self.lam / 10, self.lam)
+        cutting, last = gradual_cut(
+            fall, self.score, epochs=(self.epochs, 0), lr=self.lr, begin=lambda _: None
+        )
         seen = Gradients()
 
         def look(optimizer: ProximalReweighting, *_: Any) -> None:
@@ -84,25 +86,12 @@ class Regrowth(Method):
                 alive = {name: weight != 0 for name, weight in optimizer.weights().items()}
                 optimizer.prune(masks=alive)
                 optimizer.reweight()
-            if optimizer.steps % 25 == 0:
-                optimizer.prune(density=fall(progress), score=self.score, at_most=True)
-            enough = density_of(optimizer) > fall(progress)
-            optimizer.lam = lam(progress) if enough else 0.0
+            cutting.on_step(optimizer, progress)
+            pull_down_to(fall(progress), optimizer, lam(progress))
 
         optimizer.register_step_pre_hook(look)  # the gradient is there, and not yet used
-        stage = Stage(
-            "regrow",
-            self.epochs,
-            warmup_cosine(self.lr, final=self.lr / 2),
-            on_step=grow_and_sink,
-            whole=lambda: seen.looking,
-        )
-
-        def finish(optimizer: ProximalReweighting) -> None:
-            optimizer.prune(density=end, score=self.score, at_most=True)
-
-        last = Stage("cut", 0, warmup_cosine(self.lr), finish)
-        return Setup(optimizer, [stage, last], self.augment)
+        first = replace(cutting, name="regrow", on_step=grow_and_sink, whole=lambda: seen.looking)
+        return Setup(optimizer, [first, last], self.augment)
 
     @property
     def most(self) -> int:
