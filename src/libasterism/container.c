@@ -29,11 +29,12 @@ bool read_file(Report *report, const uint8_t *data, size_t size, Tensors *tensor
                            4))
         return fail(report, ASTERISM_DAMAGED, "this is not an .asterism file");
     if (size < 9) return cut_off(report);
-    if (data[4] > 1)
-        return fail(report, ASTERISM_UNSUPPORTED, "version %d: this library reads 1", data[4]);
+    int version = data[4];
+    if (version > 2)
+        return fail(report, ASTERISM_UNSUPPORTED, "version %d: this library reads 1 and 2", version);
     if (checksum(data, size - 4) != word_at(data + size - 4, 4))
         return fail(report, ASTERISM_DAMAGED, "damaged or cut off: the checksum does not match");
-    if (data[4] != 1) return fail(report, ASTERISM_DAMAGED, "unknown version %d", data[4]);
+    if (!version) return fail(report, ASTERISM_DAMAGED, "unknown version 0");
     Bytes body = {data, size - 4, 5, report}, sections[4] = {{0}};
     while (body.at < body.size) {
         uint8_t kind = data[body.at++];
@@ -52,7 +53,8 @@ bool read_file(Report *report, const uint8_t *data, size_t size, Tensors *tensor
     *graph = sections[2].data, *graph_size = sections[2].size;
     uint64_t limit = size > FLOOR / EXPANSION ? EXPANSION * size : FLOOR;
     Store store = {.report = report, .tensors = tensors, .left = limit};
-    if (!(sections[0].data ? read_small(&store, sections[0]) : read_fast(&store, sections[1])))
+    if (!(sections[0].data ? read_small(&store, sections[0], version)
+                           : read_fast(&store, sections[1])))
         return false;
     for (size_t k = 0; k < tensors->count; k++)
         for (int64_t i = 0; i < tensors->all[k].size; i++)

@@ -12,7 +12,8 @@
 
 enum { RECENT = 4, MEMORY = 8 };
 enum { COUNT, DTYPE, RANK, SIZE, CONSTANT_SHIFT, CONSTANT, SHIFT, LOW, TABLE, FIRST, GAP, SLOTS };
-enum { IS_CONSTANT, IS_DENSE, IS_NEGATIVE, IS_RECENT, FLAGS = IS_RECENT + FILE_RANK * RECENT };
+enum { IS_CONSTANT, IS_DENSE, IS_NEGATIVE, IS_RECENT };
+enum { IS_ORDERED = IS_RECENT + FILE_RANK * RECENT, FLAGS };
 
 /* How many weights lead into each unit, of the last tensors. */
 typedef struct {
@@ -28,7 +29,7 @@ typedef struct {
     Units units;
     Bytes raw;
     uint64_t recent[RECENT];
-    int known;
+    int known, version;
 } Small;
 
 /* Whether the coder has read what makes sense so far. */
@@ -147,6 +148,7 @@ static bool read_grid_mask(Small *s, const Grid *grid, uint8_t *mask)
         uint8_t *row_hints = row_flags + rows, *channel_hints = channel_flags + channels;
         uint8_t *live_hints = channel_hints + channels;
         hints_by_vector(&s->units, grid->rows, row_hints);
+        bool ordered = s->version > 1 && read_flag(s, IS_ORDERED);
         int known = inputs_of(&s->units, grid->channels);
         hints_by_weight(&s->units, known, grid->channels, channel_hints);
         asterism_code_bits(s->stream, row_flags, row_hints, grid->rows);
@@ -156,7 +158,7 @@ static bool read_grid_mask(Small *s, const Grid *grid, uint8_t *mask)
         for (int64_t i = 0; i < live; i++) live_hints[i] = channel_hints[places[rows + (size_t)i]];
         if (!failed(&s->stream->coder))
             asterism_code_rows(s->stream, mask, grid, places, live_rows, places + rows, live,
-                               live_hints);
+                               live_hints, ordered);
     }
     free(row_flags), free(channel_flags), free(places);
     return report->status == ASTERISM_OK && sound(s);
@@ -298,9 +300,9 @@ static bool read_small_tensor(Small *s)
     return fine;
 }
 
-bool read_small(Store *store, Bytes section)
+bool read_small(Store *store, Bytes section, int version)
 {
-    Small s = {.store = store};
+    Small s = {.store = store, .version = version};
     uint64_t length;
     if (!varint(&section, &length)) return false;
     const uint8_t *coded = some(&section, length);

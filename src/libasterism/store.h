@@ -43,7 +43,7 @@ typedef struct {
 Tensor *new_tensor(Store *store, uint64_t type, int rank, const uint64_t *shape);
 bool fill(Tensor *tensor, float number);
 
-bool read_small(Store *store, Bytes section);
+bool read_small(Store *store, Bytes section, int version);
 bool read_fast(Store *store, Bytes section);
 
 #endif

@@ -14,7 +14,7 @@ from asterism import file
 from asterism.errors import FormatError
 from asterism.file import container
 from asterism.file.bits import varint
-from support.files import FILES, MODES, mutations, sealed
+from support.files import FILES, KINDS, MODES, mutations, sealed
 
 
 def decodes_or_refuses(data: bytes) -> bool:
@@ -27,20 +27,20 @@ def decodes_or_refuses(data: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", KINDS)
 def test_cut_off_anywhere(mode):
     for end in range(len(FILES[mode])):
         with pytest.raises(FormatError):
             file.decode(FILES[mode][:end])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", KINDS)
 def test_cut_off_anywhere_and_sealed(mode):
     for end in range(len(FILES[mode]) - 4):
         assert decodes_or_refuses(sealed(FILES[mode][:end])) or end == len(FILES[mode]) - 11
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", KINDS)
 def test_every_bit_flipped(mode):
     for place in range(8 * len(FILES[mode])):
         data = bytearray(FILES[mode])
@@ -49,7 +49,7 @@ def test_every_bit_flipped(mode):
             file.decode(bytes(data))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", KINDS)
 def test_random_mutations(mode):
     tracemalloc.start()
     refused = sum(decodes_or_refuses(data) for data in mutations(mode, 300, seed=1))
@@ -60,7 +60,7 @@ def test_random_mutations(mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", KINDS)
 def test_a_million_mutations(mode):
     """Half of them with the checksum recomputed: those reach the decoder."""
     before = peak_memory()
@@ -86,7 +86,7 @@ def test_random_bytes_in_a_sealed_section(mode):
 def test_a_newer_version_says_so():
     data = bytearray(FILES["small"][:-4])
     data[4] = container.VERSION + 1
-    with pytest.raises(FormatError, match="version 2: this asterism reads up to 1"):
+    with pytest.raises(FormatError, match="version 3: this asterism reads up to 2"):
         file.decode(sealed(bytes(data)))
 
 

@@ -142,28 +142,29 @@ def encode(
         _prepare(name, np.asarray(array), known.get(name), _bits_of(name, bits))
         for name, array in tensors.items()
     ]
-    sections: dict[bytes, bytes] = {_KINDS[mode]: _codec(mode).encode(prepared)}
+    version, section = _codec(mode).encode(prepared)
+    sections: dict[bytes, bytes] = {_KINDS[mode]: section}
     if graph is not None:
         sections[container.GRAPH] = graph
-    data = container.join(sections)
+    data = container.join(sections, version)
     decoded = sum(footprint(tensor.shape, tensor.dtype) for tensor in prepared)
     if decoded > _limit(len(data)):
         # So empty that a reader would not trust it: rare enough to afford the padding.
         sections[container.PADDING] = bytes(decoded // EXPANSION + 1)
-        data = container.join(sections)
+        data = container.join(sections, version)
     return data
 
 
 def decode(data: bytes) -> Contents:
     """What `encode` was given."""
-    sections = container.split(data)
+    version, sections = container.split(data)
     modes = [mode for mode, kind in _KINDS.items() if kind in sections]
     if len(modes) != 1:
         raise FormatError(f"{len(modes)} sections of tensors in the place of one")
     graph = bytes(sections[container.GRAPH]) if container.GRAPH in sections else None
     contents = Contents({}, {}, graph, modes[0], {}, len(data))
     section, allowance = sections[_KINDS[modes[0]]], Allowance(_limit(len(data)))
-    for tensor, usage in _codec(modes[0]).decode(section, allowance):
+    for tensor, usage in _codec(modes[0]).decode(section, allowance, version):
         array = from_words(tensor.words, tensor.dtype, tensor.shape)
         contents.tensors[tensor.name] = array
         contents.dtypes[tensor.name] = tensor.dtype.name

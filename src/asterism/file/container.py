@@ -1,7 +1,7 @@
 """The file around the codecs: magic, version, sections, checksum.
 
 4 bytes   magic: 8B 41 53 54
-1 byte    version
+1 byte    version: the lowest that describes it all
 sections, each: 1 byte kind, varint length, that many bytes
 4 bytes   CRC-32 of all bytes before it, little-endian
 """
@@ -10,20 +10,32 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from asterism.errors import FormatError
 from asterism.file.bits import read_varint, varint
 
 MAGIC = b"\x8bAST"
-VERSION = 1
+VERSION = 2
 SMALL, FAST, GRAPH, PADDING = b"S", b"F", b"G", b"P"
 _KINDS = {SMALL, FAST, GRAPH, PADDING}
 _CHECKSUM = 4
 
 
-def join(sections: Mapping[bytes, bytes]) -> bytes:
-    """A file of these sections."""
-    pieces = [MAGIC + bytes([VERSION])]
+class Sections(NamedTuple):
+    """What a file has, by kind, and its version."""
+
+    version: int
+    content: dict[bytes, memoryview]
+
+
+def join(sections: Mapping[bytes, bytes], version: int = 1) -> bytes:
+    """A file of these sections.
+
+    sections  by kind
+    version   that a reader must know
+    """
+    pieces = [MAGIC + bytes([version])]
     for kind, content in sections.items():
         pieces += [kind + varint(len(content)), content]
     checksum = 0
@@ -32,8 +44,8 @@ def join(sections: Mapping[bytes, bytes]) -> bytes:
     return b"".join([*pieces, checksum.to_bytes(_CHECKSUM, "little")])
 
 
-def split(data: bytes) -> dict[bytes, memoryview]:
-    """The sections of a file, by kind."""
+def split(data: bytes) -> Sections:
+    """The sections of a file."""
     if data[: len(MAGIC)] != MAGIC:
         raise FormatError(
             "this is not an .asterism file: make one with asterism.save(model, path,"
@@ -41,14 +53,15 @@ def split(data: bytes) -> dict[bytes, memoryview]:
         )
     if len(data) < len(MAGIC) + 1 + _CHECKSUM:
         raise FormatError("cut off after its first bytes")
-    if data[len(MAGIC)] > VERSION:
-        raise FormatError(f"version {data[len(MAGIC)]}: this asterism reads up to {VERSION}")
+    version = data[len(MAGIC)]
+    if version > VERSION:
+        raise FormatError(f"version {version}: this asterism reads up to {VERSION}")
     body, checksum = memoryview(data)[:-_CHECKSUM], data[-_CHECKSUM:]
     if zlib.crc32(body).to_bytes(_CHECKSUM, "little") != checksum:
         raise FormatError("damaged or cut off: the checksum does not match")
-    if data[len(MAGIC)] != VERSION:
-        raise FormatError(f"unknown version {data[len(MAGIC)]}")
-    return _sections(body)
+    if not version:
+        raise FormatError("unknown version 0")
+    return Sections(version, _sections(body))
 
 
 def _sections(body: memoryview) -> dict[bytes, memoryview]:

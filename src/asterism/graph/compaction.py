@@ -50,7 +50,7 @@ class Compacted:
 
 
 @torch.no_grad()
-def compact(model: nn.Module) -> Compacted:
+def compact(model: nn.Module, *, in_order: bool = False) -> Compacted:
     """A smaller network with the same outputs, up to rounding; `model` stays as it is.
 
         small = compact(model)
@@ -58,12 +58,18 @@ def compact(model: nn.Module) -> Compacted:
         model.load_state_dict(small.expand())
 
     Exact in evaluation mode. Spaces that meet an operation unknown here stay whole.
+
+    model     the network
+    in_order  units change places: sorted by the first weights that lead into them, a file tells
+              their positions in fewer bits
     """
     smaller = copy.deepcopy(model)
     flow = trace(smaller)
     while _fold_constants(flow) + _silence_unread(flow):
         pass
     alive = {space: _alive(flow, space) for space in _spaces(flow)}
+    if in_order:
+        _sort_units(flow, alive)
     shapes = {name: tensor.shape for name, tensor in smaller.state_dict().items()}
     kept: dict[str, tuple[Tensor, Tensor | None]] = {}
     for name, ends in flow.layers.items():
@@ -150,6 +156,20 @@ def _alive(flow: Flow, space: Space) -> Tensor:
     """Indices of the units that stay; at least one does."""
     found = _read(flow, space).nonzero().squeeze(1)
     return found if len(found) else torch.zeros(1, dtype=torch.long)
+
+
+def _sort_units(flow: Flow, alive: dict[Space, Tensor]) -> None:
+    """Those that only this model's layers see, layer after layer, by the weights into each."""
+    read = {ends.reads.space.root() for ends in flow.layers.values()}
+    sorted_before: set[Space] = set()
+    for ends in flow.layers.values():
+        space = ends.makes.root()
+        if space.fixed or space not in read or space in sorted_before:
+            continue
+        sorted_before.add(space)
+        mask = ends.module.weight[alive[space]][:, _columns(ends, alive)].flatten(1) != 0
+        order = sorted(range(len(mask)), key=lambda row: mask[row].nonzero().flatten().tolist())
+        alive[space] = alive[space][order]
 
 
 def _columns(ends: LayerEnds, alive: Mapping[Space, Tensor]) -> Tensor:

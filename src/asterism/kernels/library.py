@@ -16,7 +16,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 15  # as in kernels/program.h
+INTERFACE = 16  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512vl", "avx512")
 LANES = (4, 8, 8, 16)  # floats in a vector of each
 SLICES = (8, 8, 16, 16)  # rows that a step of a recurrent layer takes at once
@@ -149,7 +149,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_code_text.restype = c_int64
     library.asterism_code_bits.argtypes = [states, c_void_p, c_char_p, c_int64]
     library.asterism_code_rows.argtypes = [
-        *(states, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_char_p),
+        *(states, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_char_p, c_int),
     ]
     library.asterism_code_indices.argtypes = [
         *(states, c_void_p, c_void_p, c_int64, c_void_p, c_int64),

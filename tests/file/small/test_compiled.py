@@ -15,7 +15,7 @@ from asterism.file import container
 from asterism.file.small.compiled import Compiled, find_nonzeros, open_stream
 from asterism.file.small.reference import Reference
 from asterism.kernels import library
-from support.files import any_bits, mutations
+from support.files import ORDERED, any_bits, mutations, sort_rows
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
 
@@ -72,13 +72,15 @@ def test_every_type_and_shape(arrays):
     ),
     density=st.sampled_from([0.02, 0.2, 0.7]),
     bits=st.sampled_from([None, 1, 4]),
+    ordered=st.booleans(),
 )
-def test_layers_that_hint_at_each_other(seed, shapes, density, bits):
+def test_layers_that_hint_at_each_other(seed, shapes, density, bits, ordered):
     random = np.random.default_rng(seed)
     tensors = {}
     for i, shape in enumerate(shapes):
         alive = random.random(shape) < density
-        tensors[f"{i}.weight"] = np.where(alive, random.standard_normal(shape), 0).astype("f4")
+        weight = np.where(alive, random.standard_normal(shape), 0).astype("f4")
+        tensors[f"{i}.weight"] = sort_rows(weight) if ordered else weight
         tensors[f"{i}.bias"] = np.where(random.random(shape[0]) < 0.5, 0.5, 0).astype("f4")
     assert_same_both_ways(tensors, bits=bits)
 
@@ -101,10 +103,11 @@ def test_long_names_and_long_files():
     assert_same_both_ways(tensors)
 
 
-def test_mutations_have_the_same_outcome():
-    compiled = [outcome(data) for data in mutations("small", 400, seed=5)]
+@pytest.mark.parametrize("kind", ["small", ORDERED])
+def test_mutations_have_the_same_outcome(kind):
+    compiled = [outcome(data) for data in mutations(kind, 400, seed=5)]
     with in_python():
-        plain = [outcome(data) for data in mutations("small", 400, seed=5)]
+        plain = [outcome(data) for data in mutations(kind, 400, seed=5)]
     assert plain == compiled
     assert len({each for each in plain if isinstance(each, str)}) > 10
 

@@ -45,14 +45,18 @@ class Layout(IntEnum):
     ELIAS_FANO = 3
 
 
-def encode(tensors: Sequence[Tensor]) -> bytes:
+def encode(tensors: Sequence[Tensor]) -> tuple[int, bytes]:
+    """The version that reads it, and the section."""
     pieces = [varint(len(tensors))]
     for tensor in tensors:
         pieces += _encode(tensor)
-    return b"".join(pieces)
+    return 1, b"".join(pieces)
 
 
-def decode(section: memoryview, allowance: Allowance) -> Iterator[tuple[Tensor, Usage]]:
+def decode(
+    section: memoryview, allowance: Allowance, version: int = 1
+) -> Iterator[tuple[Tensor, Usage]]:
+    """The tensors of a section, which is the same in every version."""
     reader = Reader(section)
     taken: set[str] = set()
     for _ in range(reader.number()):

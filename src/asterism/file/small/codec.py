@@ -19,30 +19,35 @@ from asterism.errors import FormatError
 from asterism.file.bits import pack_bits, read_varint, unpack_bits, varint
 from asterism.file.dtypes import DTYPES, DType, Words
 from asterism.file.small.compiled import open_stream
-from asterism.file.small.positions import code_mask
+from asterism.file.small.positions import code_mask, in_order
 from asterism.file.small.streams import RECENT_SIZES, Flag, Indices, Places, Slot, Stream
 from asterism.file.small.units import Grid, Units
 from asterism.file.small.values import Split, code_split, join, split
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, decode_name, dtype_numbered
 
 
-def encode(tensors: Sequence[Tensor]) -> bytes:
+def encode(tensors: Sequence[Tensor]) -> tuple[int, bytes]:
+    """The version that reads it, and the section."""
     stream, raw = open_stream(), bytearray()
-    description = _Description(stream)
+    version = 2 if any(in_order(tensor.words, tensor.shape) for tensor in tensors) else 1
+    description = _Description(stream, version)
     stream.number(len(tensors), Slot.COUNT)
     for tensor in tensors:
         raw += description.encode(tensor)
     coded = stream.finish()
-    return varint(len(coded)) + coded + raw
+    return version, varint(len(coded)) + coded + raw
 
 
-def decode(section: memoryview, allowance: Allowance) -> Iterator[tuple[Tensor, Usage]]:
+def decode(
+    section: memoryview, allowance: Allowance, version: int
+) -> Iterator[tuple[Tensor, Usage]]:
+    """The tensors of a section of this version."""
     length, at = read_varint(section, 0)
     if length > len(section) - at:
         raise FormatError("the coded part is longer than its section")
     stream = open_stream(bytes(section[at : at + length]))
     raw = section[at + length :]
-    description = _Description(stream)
+    description = _Description(stream, version)
     taken: set[str] = set()
     for _ in range(stream.number(0, Slot.COUNT)):
         marks = [stream.used]
@@ -59,8 +64,8 @@ def decode(section: memoryview, allowance: Allowance) -> Iterator[tuple[Tensor, 
 class _Description:
     """What both sides know when they come to a tensor."""
 
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+    def __init__(self, stream: Stream, version: int) -> None:
+        self.stream, self.version = stream, version
         self.units = Units()
         self.sizes: list[int] = []
 
@@ -166,7 +171,8 @@ class _Description:
             if not dense:
                 row_hints = self.units.row_hints(grid.rows)
                 channel_hints = self.units.channel_hints(grid.channels)
-                code_mask(self.stream, cube, grid, row_hints, channel_hints)
+                ordered = self.version > 1 and self.stream.flag(in_order(mask, shape), Flag.ORDERED)
+                code_mask(self.stream, cube, grid, row_hints, channel_hints, ordered)
                 mask = cube.reshape(-1)
         where = np.arange(size) if dense else np.flatnonzero(mask)
         if len(shape) >= 2:

@@ -47,9 +47,10 @@ class Flag(IntEnum):
     DENSE = 1
     NEGATIVE = 2
     RECENT = 3  # and the places after it: is a size the first, second … of the recent ones?
+    ORDERED = RECENT + MAX_RANK * RECENT_SIZES
 
 
-FLAGS = Flag.RECENT + MAX_RANK * RECENT_SIZES
+FLAGS = Flag.ORDERED + 1
 
 
 class Stream(Protocol):
@@ -74,7 +75,15 @@ class Stream(Protocol):
     def bits(self, bits: Mask, hints: bytes) -> Mask:
         """One bit per unit, in the light of a hint for each."""
 
-    def rows(self, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes) -> None:
+    def rows(
+        self,
+        mask: Mask,
+        grid: Grid,
+        rows: Places,
+        channels: Places,
+        hints: bytes,
+        ordered: bool,
+    ) -> None:
         """The elements of a mask, in place; a stream that reads fills them in.
 
         mask      of the grid's shape
@@ -82,6 +91,7 @@ class Stream(Protocol):
         rows      the numbers of the live rows
         channels  the numbers of the live channels
         hints     a level for each live channel
+        ordered   no row begins before the one above
         """
 
     def indices(self, index: Indices, where: Places, grid: Grid, size: int) -> Indices:

@@ -1,5 +1,6 @@
 /* The range coder and the mixer of docs/format.md, as in file/ranges.py and file/mixing.py: the same
    integers, so the same bits. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -142,25 +142,29 @@ void asterism_code_bits(Stream *s, uint8_t *bits, const uint8_t *hints, int64_t 
     close_mixer(&m);
 }
 
-/* A row of a plain matrix. */
+/* A row of a plain matrix. In rows that are in order none begins before `first`, where the one
+   above did; otherwise it is −1. */
 static void code_line(Mixer *m, uint8_t *restrict line, const uint8_t *above,
-                      const uint8_t *hints,
-                      int64_t channels)
+                      const uint8_t *hints, int64_t channels, int64_t first)
 {
     uint32_t before = 0;
+    bool empty = first >= 0;
     for (int64_t at = 0; at < channels && !failed(m->coder); at++) {
+        if (empty && at < first) continue;
         const uint32_t cells[] = {0, before | (uint32_t)above[at] << 2, hints[at],
                                   (uint32_t)(at & LAST)};
-        line[at] = (uint8_t)mix(m, line[at], 0, 4, cells, PRIOR);
+        line[at] = (uint8_t)mix(m, line[at], empty, 4, cells, PRIOR);
+        empty = empty && !line[at];
         before = (before << 1 | line[at]) & 3;
     }
 }
 
 /* A row of kernels: all the channels of one output. */
 static void code_kernels(Mixer *m, uint8_t *restrict line, const uint8_t *hints, int64_t channels,
-                         int64_t places, int64_t width)
+                         int64_t places, int64_t width, int64_t first)
 {
     forget(m, 1);
+    bool empty = first >= 0;
     int64_t at = 0;
     for (int64_t channel = 0; channel < channels; channel++)
         for (int64_t place = 0, x = 0; place < places && !failed(m->coder); place++, at++) {
@@ -172,7 +176,10 @@ static void code_kernels(Mixer *m, uint8_t *restrict line, const uint8_t *hints,
             }
             const uint32_t cells[] = {spot, 0, near, hints[channel], spot,
                                       (uint32_t)(channel & LAST), (uint32_t)(at & LAST)};
-            line[at] = (uint8_t)mix(m, line[at], 0, 7, cells, PRIOR);
+            if (!empty || at >= first) {
+                line[at] = (uint8_t)mix(m, line[at], empty, 7, cells, PRIOR);
+                empty = empty && !line[at];
+            }
             x = x + 1 < width ? x + 1 : 0;
         }
 }
@@ -184,30 +191,33 @@ static void open_grid_mixer(Mixer *m, Coder *coder, int64_t channels, int64_t pl
     int count = places > 1 ? 7 : 4;
     int64_t *sizes = places > 1 ? kernels : line;
     for (int i = 0; i < count; i++) sizes[i] = least(sizes[i], MAX_CELLS);
-    open_mixer(m, coder, 1, count, sizes, WEIGHT);
+    open_mixer(m, coder, 2, count, sizes, WEIGHT);
 }
 
 /* The mask's live rows and channels; hints are of the live channels. */
 void asterism_code_rows(Stream *s, uint8_t *mask, const Grid *grid, const int64_t *rows,
                         int64_t live_rows, const int64_t *channels, int64_t live_channels,
-                        const uint8_t *hints)
+                        const uint8_t *hints, int ordered)
 {
     Mixer m;
     open_grid_mixer(&m, &s->coder, live_channels, grid->places);
     size_t length = (size_t)(live_channels * grid->places), kernel = (size_t)grid->places;
     uint8_t *lines = calloc(2, length + 1), *line = lines, *above = lines ? lines + length : NULL;
     if (!lines) s->coder.status = NO_MEMORY;
+    int64_t first = ordered ? 0 : -1;
     for (int64_t r = 0; r < live_rows && !failed(&s->coder); r++) {
         uint8_t *row = mask + rows[r] * grid->channels * grid->places, *spare = above;
         for (int64_t c = 0; c < live_channels; c++)
             memcpy(line + c * grid->places, row + channels[c] * grid->places, kernel);
         forget(&m, 0);
         if (grid->places > 1)
-            code_kernels(&m, line, hints, live_channels, grid->places, grid->width);
+            code_kernels(&m, line, hints, live_channels, grid->places, grid->width, first);
         else
-            code_line(&m, line, above, hints, live_channels);
+            code_line(&m, line, above, hints, live_channels, first);
         for (int64_t c = 0; c < live_channels; c++)
             memcpy(row + channels[c] * grid->places, line + c * grid->places, kernel);
+        const uint8_t *found = ordered ? memchr(line, 1, length) : NULL;
+        if (found) first = found - line;
         above = line, line = spare;
     }
     free(lines);
