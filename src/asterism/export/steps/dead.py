@@ -16,10 +16,9 @@ from asterism.graph.stages import Array
 def without_dead_units(graph: Graph, weights: Sequence[Array]) -> tuple[Graph, list[Array]]:
     """A smaller network with the same answers, up to rounding.
 
-    A unit that nothing reads is gone, and so is one that has the same value for all inputs. The
-    others stand in the order that makes a small file smallest.
+    A unit that nothing reads is gone, and so is one that has the same value for all inputs.
     """
-    smaller = compact(rebuild(graph, weights), in_order=True).model.eval()
+    smaller = compact(rebuild(graph, weights)).model.eval()
     found = capture(smaller, examples(graph))
     arrays, _ = to_arrays(smaller.state_dict())
     settled, living = settle(found, [array.astype("f4") for array in arrays.values()])
