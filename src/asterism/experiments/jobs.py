@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
-from asterism.experiments.data import Dataset
+from asterism.experiments.data import Dataset, with_validation
 from asterism.experiments.methods import Method
 from asterism.experiments.networks import MODELS
 from asterism.experiments.results import EpochRecord, PhaseRecord, RunResult
@@ -167,7 +167,7 @@ def train_phases(
             network,
             setup.optimizer,
             setup.stages,
-            data,
+            with_validation(data) if setup.all_images else data,
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
             augment=setup.augment,
@@ -221,6 +221,7 @@ def summarise(
     data     whose test and validation images are used
     """
     made = provenance()
+    validation_error = error_percent(model, data.validation.images, data.validation.labels)
     return {
         "method": job.key,
         "seed": job.seed,
@@ -229,9 +230,7 @@ def summarise(
         "density_percent": total_density_percent(weights),
         "nonzeros": sum(nonzeros(weights).values()),
         "test_error_percent": error_percent(model, data.test.images, data.test.labels),
-        "validation_error_percent": error_percent(
-            model, data.validation.images, data.validation.labels
-        ),
+        "validation_error_percent": None if job.method.all_images else validation_error,
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "versions": made.versions,

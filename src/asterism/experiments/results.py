@@ -50,7 +50,7 @@ class _Result(TypedDict):
     density_percent: float
     nonzeros: int
     test_error_percent: float
-    validation_error_percent: float
+    validation_error_percent: float | None  # None where these images were trained on
     epochs: int
     seconds: float
     config: dict[str, Any]

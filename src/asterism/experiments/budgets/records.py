@@ -13,6 +13,7 @@ from asterism.experiments.methods import (
     Dense,
     GradualMagnitude,
     Method,
+    OnAllImages,
     Polish,
     Regrowth,
     Then,
@@ -56,14 +57,16 @@ def retraining(epochs: int) -> tuple[Method, Method]:
     )
 
 
-def regrown(*nonzeros: int) -> Method:
+def regrown(*nonzeros: int, settled: float = 0.5) -> Method:
     """Down by re-weighting to about 2,800 weights, then by rounds of regrowth, and retraining.
 
     nonzeros  after each round
+    settled   the learning rate at the end of a round, in units of the highest
     """
     first = regularised(ReweightedL1(0.3), 0.03, 0.03, (6, 2, 0))
     sink = regularised(ReweightedL1(0.3), 0.012, 1.0, (40, 0, 0))
-    rounds = [Regrowth(count, epochs=12, lam=0.006, augment=DISTORT) for count in nonzeros]
+    one = Regrowth(epochs=12, lam=0.006, settled=settled, augment=DISTORT)
+    rounds = [replace(one, nonzeros=count) for count in nonzeros]
     start: Method = replace(first, augment=DISTORT)
     slow = replace(sink, augment=DISTORT, weight_decay=0.0, cut_by="none")
     return reduce(Then, [start, slow, *rounds, *retraining(30)])
@@ -88,6 +91,8 @@ RECORD = Budget(
         "record@1239": fewer_weights(STANDARD.methods["reweighted_l1"], 1239),
         "regrown@2700": regrown(2700, 2700),
         "regrown@1540": regrown(2400, 1900, *[1540] * 6),
+        # The same with twice the rounds, each to its end, and validation images trained on.
+        "front@1540": OnAllImages(regrown(2400, 1900, *[1540] * 12, settled=0.05)),
         "magnitude@1540": few_by_magnitude(1540, cut_epochs=136),
     }
 )

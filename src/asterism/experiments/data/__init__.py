@@ -9,7 +9,7 @@ files         downloads, checked by their hashes
 augmentation  changes of the images of a batch
 """
 
-from asterism.experiments.data.datasets import Dataset, Split
+from asterism.experiments.data.datasets import Dataset, Split, with_validation
 from asterism.experiments.data.loading import NAMES, load
 
-__all__ = ["NAMES", "Dataset", "Split", "load"]
+__all__ = ["NAMES", "Dataset", "Split", "load", "with_validation"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,14 @@ class Dataset:
     train: Split
     validation: Split
     test: Split
+
+
+def with_validation(data: Dataset) -> Dataset:
+    """The same, but trained on the validation images as well."""
+    parts = (data.train, data.validation)
+    images = torch.cat([part.images.permute(0, 2, 3, 1) for part in parts])  # channels last
+    labels = torch.cat([part.labels for part in parts])
+    return replace(data, train=Split(images.permute(0, 3, 1, 2), labels))
 
 
 def data_folder() -> Path:

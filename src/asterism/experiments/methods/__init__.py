@@ -24,7 +24,7 @@ from asterism.experiments.methods.gradual_reweighting import GradualReweighting
 from asterism.experiments.methods.lwc import LearningWeightsAndConnections
 from asterism.experiments.methods.magnitude import GradualMagnitude
 from asterism.experiments.methods.method import Method, Setup
-from asterism.experiments.methods.polish import Polish, Then
+from asterism.experiments.methods.polish import OnAllImages, Polish, Then
 from asterism.experiments.methods.regrowth import Regrowth
 from asterism.experiments.methods.rigl import RiggedLottery
 
@@ -36,6 +36,7 @@ __all__ = [
     "GradualReweighting",
     "LearningWeightsAndConnections",
     "Method",
+    "OnAllImages",
     "Polish",
     "Regrowth",
     "RiggedLottery",

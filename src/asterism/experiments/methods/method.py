@@ -19,11 +19,16 @@ from asterism.scaling.sparse_optimizer import SparseOptimizer
 
 @dataclass(frozen=True)
 class Setup:
-    """An optimizer around the model, and the stages to train it through."""
+    """An optimizer around the model, and the stages to train it through.
+
+    augment     changes the images of each batch
+    all_images  validation images are trained on too
+    """
 
     optimizer: SparseOptimizer
     stages: list[Stage]
     augment: Augment | None = None
+    all_images: bool = False
 
     @property
     def epochs(self) -> int:
@@ -44,6 +49,7 @@ class Method(ABC):
     """
 
     from_scratch = False
+    all_images = False  # whether validation images are trained on, in any phase
 
     @property
     def phases(self) -> tuple[Method, ...]:

@@ -6,7 +6,7 @@ method it runs on the compacted network, through its live weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -69,5 +69,31 @@ class Then(Method):
         cuts = beside == self.second.cut
         return self.second.cut if cuts else self.first.cut.removesuffix(beside) + beside
 
+    @property
+    def all_images(self) -> bool:  # type: ignore[override]
+        return any(phase.all_images for phase in self.phases)
+
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
         return self.phases[0].setup(model, seed)
+
+
+@dataclass(frozen=True)
+class OnAllImages(Method):
+    """The same on training and validation images: for settings that were chosen before.
+
+    What is then said of validation images is said of images that were trained on.
+    """
+
+    method: Method
+    all_images = True
+
+    @property
+    def phases(self) -> tuple[Method, ...]:
+        return tuple(replace(self, method=phase) for phase in self.method.phases)
+
+    @property
+    def cut(self) -> str:
+        return self.method.cut
+
+    def setup(self, model: nn.Module, seed: int = 0) -> Setup:
+        return replace(self.method.setup(model, seed), all_images=True)

@@ -25,7 +25,7 @@ from asterism.experiments.methods.gradual_reweighting import pull_down_to
 from asterism.experiments.methods.method import Method, Setup, gradual_cut, images, sgd
 from asterism.scaling.penalties import Penalty, ReweightedL1
 from asterism.scaling.proximal import ProximalReweighting
-from asterism.scaling.schedules import geometric
+from asterism.scaling.schedules import geometric, warmup_cosine
 
 LOOK = 0.5  # of the first epoch
 TINY = 1e-12
@@ -43,6 +43,8 @@ class Regrowth(Method):
     lam       weight of the penalty at the end; it rises tenfold
     score     what the cut compares
     lr        the highest learning rate
+    settled   the learning rate at the end, in units of the highest: what is small lets weights come
+              to rest, and what the next round looks at is then said of them
     augment   changes the images of each batch
     """
 
@@ -53,6 +55,7 @@ class Regrowth(Method):
     lam: float = 0.005
     score: str = "magnitude"
     lr: float = 0.05
+    settled: float = 0.5
     augment: Augment | None = None
 
     @property
@@ -90,7 +93,13 @@ class Regrowth(Method):
             pull_down_to(fall(progress), optimizer, lam(progress))
 
         optimizer.register_step_pre_hook(look)  # the gradient is there, and not yet used
-        first = replace(cutting, name="regrow", on_step=grow_and_sink, whole=lambda: seen.looking)
+        first = replace(
+            cutting,
+            name="regrow",
+            lr=warmup_cosine(self.lr, final=self.settled * self.lr),
+            on_step=grow_and_sink,
+            whole=lambda: seen.looking,
+        )
         return Setup(optimizer, [first, last], self.augment)
 
     @property
