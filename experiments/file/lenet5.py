@@ -4,8 +4,8 @@
 
 The networks are those of `asterism reproduce --budget record`, kept without loss. With --nonzeros
 they first lose more of their weights, in rounds of regrowth. Validation images chose the settings,
-by hand, on seed 0. The test images are read once, from the written file, run by the runtime;
---explore leaves them alone.
+by hand, on seed 0; with --all-images they are trained on too. The test images are read once, from
+the written file, run by the runtime; --explore leaves them alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from asterism import compact, live_forward, load_state_dict, runtime, save
-from asterism.experiments.data import Dataset, Split, load
+from asterism.experiments.data import Dataset, Split, load, with_validation
 from asterism.experiments.data.augmentation import Distort, Shift
 from asterism.experiments.methods import Regrowth
 from asterism.experiments.networks import lenet5
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument(
         "--nonzeros", type=int, nargs="*", default=[], help="weights after each round of regrowth"
     )
+    parser.add_argument("--all-images", action="store_true", help="train on validation images too")
     parser.add_argument("--bits", type=int, default=4, help="of a weight's value")
     parser.add_argument("--bias-bits", type=int, default=4)
     parser.add_argument("--price", type=float, default=0.0, help="of a bit, at the end")
@@ -50,13 +51,15 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     data, seed = load("mnist"), int(options.network.stem.rpartition("-")[2])
+    if options.all_images:
+        data = with_validation(data)
     network = lenet5()
     network.load_state_dict(load_state_dict(options.network))
     for number, nonzeros in enumerate(options.nonzeros):
         regrow(network, data, nonzeros, seed + 1000 * number)
     small = compact(network).model
     quantise(small, data, options, seed)
-    small = compact(small).model  # bits have a price: more weights are zero now
+    small = compact(small, in_order=True).model  # bits have a price: more weights are zero now
     path = options.out / options.network.name
     bits = bits_of(small, options)
     size = save(small, path, example_inputs=data.train.images[:1], mode="small", bits=bits)
@@ -66,9 +69,10 @@ def main() -> None:
         "seed": seed,
         **{key: getattr(options, key) for key in SETTINGS},
         "nonzeros": sum(int(p.count_nonzero()) for p in small.parameters() if p.dim() > 1),
-        "validation_error_percent": error_of_file(path, data.validation),
         "command": " ".join(["python", "experiments/file/lenet5.py", *sys.argv[1:]]),
     }
+    if not options.all_images:
+        result["validation_error_percent"] = error_of_file(path, data.validation)
     if not options.explore:
         result["test_error_percent"] = error_of_file(path, data.test)
     write_json(path.with_suffix(".json"), result)
@@ -78,7 +82,8 @@ def main() -> None:
 def regrow(network: nn.Module, data: Dataset, nonzeros: int, seed: int) -> None:
     """One round, on distorted images, through the live weights."""
     small = compact(network)
-    setup = Regrowth(nonzeros, epochs=12, lam=0.006, augment=Distort()).setup(small.model, seed)
+    one = Regrowth(nonzeros, epochs=12, lam=0.006, settled=0.05, augment=Distort())
+    setup = one.setup(small.model, seed)
     train(
         small.model,
         setup.optimizer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from asterism.errors import InputError
-from asterism.experiments.data import Dataset
+from asterism.experiments.data import Dataset, Split
 from asterism.experiments.data.augmentation import Shift
 from asterism.experiments.jobs import Job, run
-from asterism.experiments.methods import GradualMagnitude, Polish, Then
+from asterism.experiments.methods import GradualMagnitude, OnAllImages, Polish, Then
 from asterism.storage.atomic_files import read_json
 from asterism.storage.run_folder import alone_in
 from support.networks import make_mlp
@@ -55,6 +56,25 @@ def test_the_second_phase_goes_further_down(digits, trained_mlp, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("config.json", "history.json", "model.safetensors", "result.json")
     ]
+
+
+def test_validation_images_are_trained_on_if_asked(digits, tmp_path):
+    """Nines are among the validation images alone."""
+    nine = digits.train.labels == 9
+    train_on, validation = (
+        Split(digits.train.images[some], digits.train.labels[some]) for some in (~nine, nine)
+    )
+    data = replace(digits, train=train_on, validation=validation)
+    method = Then(Polish(retrain_epochs=3), Polish(retrain_epochs=1))
+    errors, published = {}, {}
+    for name, chosen in {"some": method, "all": OnAllImages(method)}.items():
+        job = Job(name, chosen, seed=0, model="mlp", batch_size=64)
+        result = run(job, tmp_path / name, make_mlp(), data, watch=lambda _: None)
+        errors[name] = read_json(tmp_path / name / "history.json")[-1]["validation_error_percent"]
+        published[name] = result["validation_error_percent"]
+    assert errors["some"] == published["some"] == 100
+    assert errors["all"] < 50
+    assert published["all"] is None
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 6])

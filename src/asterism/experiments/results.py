@@ -79,6 +79,7 @@ METHOD_NAMES = {
     "magnitude": "Magnitude pruning",
     "record": "Re-weighted ℓ1, slowly",
     "regrown": "Re-weighted ℓ1, regrown",
+    "front": "… more rounds, all images",
 }
 """In the order of rows. Other methods follow under their own keys."""
 
