@@ -40,7 +40,9 @@ def main() -> None:
         "--nonzeros", type=int, nargs="*", default=[], help="weights after each round of regrowth"
     )
     parser.add_argument("--all-images", action="store_true", help="train on validation images too")
-    parser.add_argument("--bits", type=int, default=4, help="of a weight's value")
+    parser.add_argument(
+        "--bits", type=int, nargs="+", default=[4], help="of a weight's value: all, or by layer"
+    )
     parser.add_argument("--bias-bits", type=int, default=4)
     parser.add_argument("--price", type=float, default=0.0, help="of a bit, at the end")
     parser.add_argument("--epochs", type=int, default=40)
@@ -98,8 +100,11 @@ def regrow(network: nn.Module, data: Dataset, nonzeros: int, seed: int) -> None:
 
 
 def bits_of(network: nn.Module, options: argparse.Namespace) -> dict[str, int]:
-    named = network.named_parameters()
-    return {name: options.bits if p.dim() > 1 else options.bias_bits for name, p in named}
+    """By parameter: those of weights as asked, layer after layer, and those of biases."""
+    named = dict(network.named_parameters())
+    weights = [name for name, param in named.items() if param.dim() > 1]
+    asked = options.bits * len(weights) if len(options.bits) == 1 else options.bits
+    return dict.fromkeys(named, options.bias_bits) | dict(zip(weights, asked, strict=True))
 
 
 def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, seed: int) -> None:
