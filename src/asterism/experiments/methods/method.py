@@ -49,11 +49,15 @@ class Method(ABC):
     """
 
     from_scratch = False
-    all_images = False  # whether validation images are trained on, in any phase
 
     @property
     def phases(self) -> tuple[Method, ...]:
         return (self,)
+
+    @property
+    def all_images(self) -> bool:
+        """Whether validation images are trained on, in any phase."""
+        return False
 
     @property
     @abstractmethod

@@ -70,7 +70,7 @@ class Then(Method):
         return self.second.cut if cuts else self.first.cut.removesuffix(beside) + beside
 
     @property
-    def all_images(self) -> bool:  # type: ignore[override]
+    def all_images(self) -> bool:
         return any(phase.all_images for phase in self.phases)
 
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
@@ -85,7 +85,10 @@ class OnAllImages(Method):
     """
 
     method: Method
-    all_images = True
+
+    @property
+    def all_images(self) -> bool:
+        return True
 
     @property
     def phases(self) -> tuple[Method, ...]:
