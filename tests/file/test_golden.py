@@ -78,6 +78,14 @@ def test_published_files_are_written_again_to_the_byte(path):
     )
 
 
+@pytest.mark.parametrize(("rows", "version"), [(7, 1), (8, 2)])
+def test_version_2_is_written_where_enough_rows_are_in_order(rows, version):
+    weight = np.tril(np.ones((12, 12), np.float32)).T[:rows]
+    assert file.encode({"w": weight})[4] == version
+    assert file.encode({"w": weight[::-1].copy()})[4] == 1
+    assert file.encode({"w": np.ones_like(weight)})[4] == 1
+
+
 def test_the_tables_of_the_model():
     assert [squash(x) for x in (-REACH, -256, 0, 1, 256, REACH)] == [
         23,

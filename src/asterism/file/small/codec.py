@@ -20,7 +20,7 @@ from asterism.file.bits import pack_bits, read_varint, unpack_bits, varint
 from asterism.file.dtypes import DTYPES, DType, Words
 from asterism.file.small.compiled import open_stream
 from asterism.file.small.positions import code_mask, in_order
-from asterism.file.small.streams import RECENT_SIZES, Flag, Indices, Places, Slot, Stream
+from asterism.file.small.streams import RECENT_SIZES, Flag, Indices, Mask, Places, Slot, Stream
 from asterism.file.small.units import Grid, Units
 from asterism.file.small.values import Split, code_split, join, split
 from asterism.file.tensors import MAX_RANK, Allowance, Tensor, Usage, decode_name, dtype_numbered
@@ -171,14 +171,22 @@ class _Description:
             if not dense:
                 row_hints = self.units.row_hints(grid.rows)
                 channel_hints = self.units.channel_hints(grid.channels)
-                ordered = self.version > 1 and self.stream.flag(in_order(mask, shape), Flag.ORDERED)
-                code_mask(self.stream, cube, grid, row_hints, channel_hints, ordered)
+                code_mask(
+                    self.stream, cube, grid, row_hints, channel_hints, self._ordered(mask, shape)
+                )
                 mask = cube.reshape(-1)
         where = np.arange(size) if dense else np.flatnonzero(mask)
         if len(shape) >= 2:
             counts = np.bincount(where // (size // grid.rows), minlength=grid.rows)
             self.units.remember_weight(counts.astype(np.uint32))
         return grid, where
+
+    def _ordered(self, mask: Mask, shape: Sequence[int]) -> bool:
+        """Whether rows are in order, which version 1 does not know of."""
+        if self.version == 1:
+            return False
+        found = not self.stream.decoding and in_order(mask, shape)
+        return self.stream.flag(found, Flag.ORDERED)
 
 
 _SPLIT_SLOTS = (Slot.SHIFT, Slot.LOW, Slot.TABLE, Slot.FIRST, Slot.GAP)

@@ -70,7 +70,7 @@ def code_mask(
 
 
 def in_order(elements: NDArray[Any], shape: Sequence[int]) -> bool:
-    """Whether live rows, enough of them to matter, begin one after the other.
+    """Whether live rows, enough of them to matter, begin one after the other, not all at once.
 
     elements  of a tensor, flat
     shape     of the tensor
@@ -79,7 +79,11 @@ def in_order(elements: NDArray[Any], shape: Sequence[int]) -> bool:
         return False
     mask = elements.reshape(shape[0], -1) != 0
     firsts = mask.argmax(1)[mask.any(1)]
-    return len(firsts) >= ENOUGH_ROWS and bool((firsts[1:] >= firsts[:-1]).all())
+    return (
+        len(firsts) >= ENOUGH_ROWS
+        and bool(firsts[0] < firsts[-1])
+        and bool((firsts[1:] >= firsts[:-1]).all())
+    )
 
 
 def _alive(stream: Stream, mask: Mask, grid: Grid) -> tuple[Mask, Mask]:
