@@ -43,8 +43,8 @@ class Regrowth(Method):
     lam       weight of the penalty at the end; it rises tenfold
     score     what the cut compares
     lr        the highest learning rate
-    settled   the learning rate at the end, in units of the highest: what is small lets weights come
-              to rest, and what the next round looks at is then said of them
+    settled   the learning rate at the end, in units of the highest: if small, weights come to rest
+              before the next round looks at their gradients
     augment   changes the images of each batch
     """
 
