@@ -20,7 +20,7 @@ from support.operations import CASES
 from support.paths import ROOT
 from support.random_graphs import random_network
 
-RECORD = ROOT / "experiments/file/lenet5-record@1239-0.asterism"
+RECORD = ROOT / "experiments/file/lenet5-front@1540-0.asterism"
 DAMAGED, UNSUPPORTED = 2, 3
 
 pytestmark = needs_compiler

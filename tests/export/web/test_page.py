@@ -20,7 +20,7 @@ from support.browser import drive, needs_browser
 from support.exported import assert_close
 from support.paths import ROOT
 
-RECORD = ROOT / "experiments/file/lenet5-record@1239-0.asterism"
+RECORD = ROOT / "experiments/file/lenet5-front@1540-0.asterism"
 
 # Lines through points, on a paper of 100 × 100; each as a pen would draw it.
 STROKES = {
@@ -66,7 +66,7 @@ def test_the_page_is_small_and_asks_nobody(digits_page: str) -> None:
     assert len(digits_page.encode()) < 25_000
     assert not re.findall(r"""(?:src|href)=["']|https?://|@import|fetch\(|XMLHttp""", digits_page)
     assert "default-src 'none'" in digits_page
-    assert "1,236 weights in" in digits_page
+    assert "1,130 weights in" in digits_page
 
 
 @needs_browser
