@@ -182,7 +182,7 @@ def test_compress_and_inspect(tmp_path: Path):
 def test_bad_input_is_one_line(tmp_path: Path):
     (tmp_path / "x.asterism").write_bytes(b"\x8bAST\x63" + bytes(40))
     lines = {
-        ("inspect", tmp_path / "x.asterism"): "version 99: this asterism reads up to 1",
+        ("inspect", tmp_path / "x.asterism"): "version 99: this asterism reads up to 2",
         ("inspect", tmp_path / "none.pt"): "cannot read",
         ("compress", tmp_path / "x", "--bits", "3", "--lossless"): "exclude each other",
         ("compress", tmp_path / "x", "--max-drop", "1"): "--max-drop measures the network",
