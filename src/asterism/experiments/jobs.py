@@ -167,7 +167,7 @@ def train_phases(
             network,
             setup.optimizer,
             setup.stages,
-            with_validation(data) if setup.all_images else data,
+            with_validation(data) if phase.all_images else data,
             seed=job.seed + 1000 * number,
             batch_size=job.batch_size,
             augment=setup.augment,
@@ -221,7 +221,7 @@ def summarise(
     data     whose test and validation images are used
     """
     made = provenance()
-    validation_error = error_percent(model, data.validation.images, data.validation.labels)
+    seen, validation = job.method.all_images, data.validation
     return {
         "method": job.key,
         "seed": job.seed,
@@ -230,7 +230,9 @@ def summarise(
         "density_percent": total_density_percent(weights),
         "nonzeros": sum(nonzeros(weights).values()),
         "test_error_percent": error_percent(model, data.test.images, data.test.labels),
-        "validation_error_percent": None if job.method.all_images else validation_error,
+        "validation_error_percent": (
+            None if seen else error_percent(model, validation.images, validation.labels)
+        ),
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "versions": made.versions,

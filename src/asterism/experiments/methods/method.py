@@ -19,16 +19,11 @@ from asterism.scaling.sparse_optimizer import SparseOptimizer
 
 @dataclass(frozen=True)
 class Setup:
-    """An optimizer around the model, and the stages to train it through.
-
-    augment     changes the images of each batch
-    all_images  validation images are trained on too
-    """
+    """An optimizer around the model, and the stages to train it through."""
 
     optimizer: SparseOptimizer
     stages: list[Stage]
     augment: Augment | None = None
-    all_images: bool = False
 
     @property
     def epochs(self) -> int:

@@ -99,4 +99,4 @@ class OnAllImages(Method):
         return self.method.cut
 
     def setup(self, model: nn.Module, seed: int = 0) -> Setup:
-        return replace(self.method.setup(model, seed), all_images=True)
+        return self.method.setup(model, seed)

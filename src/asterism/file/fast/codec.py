@@ -54,7 +54,7 @@ def encode(tensors: Sequence[Tensor]) -> tuple[int, bytes]:
 
 
 def decode(
-    section: memoryview, allowance: Allowance, version: int = 1
+    section: memoryview, allowance: Allowance, version: int
 ) -> Iterator[tuple[Tensor, Usage]]:
     """The tensors of a section, which is the same in every version."""
     reader = Reader(section)

@@ -171,9 +171,8 @@ class _Description:
             if not dense:
                 row_hints = self.units.row_hints(grid.rows)
                 channel_hints = self.units.channel_hints(grid.channels)
-                code_mask(
-                    self.stream, cube, grid, row_hints, channel_hints, self._ordered(mask, shape)
-                )
+                grid = grid._replace(ordered=self._ordered(mask, shape))
+                code_mask(self.stream, cube, grid, row_hints, channel_hints)
                 mask = cube.reshape(-1)
         where = np.arange(size) if dense else np.flatnonzero(mask)
         if len(shape) >= 2:

@@ -84,22 +84,14 @@ class Compiled:
         self._check()
         return found
 
-    def rows(
-        self,
-        mask: Mask,
-        grid: Grid,
-        rows: Places,
-        channels: Places,
-        hints: bytes,
-        ordered: bool,
-    ) -> None:
+    def rows(self, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes) -> None:
         assert mask.flags.c_contiguous
         assert mask.shape == (grid.rows, grid.channels, grid.places)
         assert len(channels) == len(hints)
         live_rows, live_channels = rows.astype(np.int64), channels.astype(np.int64)
         self._kernels.asterism_code_rows(
             *(self._stream, _at(mask), _sizes(grid), _at(live_rows), len(rows)),
-            *(_at(live_channels), len(channels), hints, ordered),
+            *(_at(live_channels), len(channels), hints, grid.ordered),
         )
         self._check()
 

@@ -47,12 +47,7 @@ def code_bits(coder: Coder, bits: Mask, hints: bytes) -> Mask:
 
 
 def code_mask(
-    stream: Stream,
-    mask: Mask,
-    grid: Grid,
-    row_hints: bytes,
-    channel_hints: bytes,
-    ordered: bool,
+    stream: Stream, mask: Mask, grid: Grid, row_hints: bytes, channel_hints: bytes
 ) -> None:
     """The mask of a tensor.
 
@@ -61,12 +56,11 @@ def code_mask(
     grid           the shape of the tensor as rows, channels and places
     row_hints      a level for each row
     channel_hints  a level for each channel
-    ordered        no row begins before the one above
     """
     rows, channels = _alive(stream, mask, grid)
     rows, channels = stream.bits(rows, row_hints), stream.bits(channels, channel_hints)
     hints = np.frombuffer(channel_hints, np.uint8)[channels].tobytes()
-    stream.rows(mask, grid, np.flatnonzero(rows), np.flatnonzero(channels), hints, ordered)
+    stream.rows(mask, grid, np.flatnonzero(rows), np.flatnonzero(channels), hints)
 
 
 def in_order(elements: NDArray[Any], shape: Sequence[int]) -> bool:
@@ -95,13 +89,7 @@ def _alive(stream: Stream, mask: Mask, grid: Grid) -> tuple[Mask, Mask]:
 
 
 def code_rows(
-    coder: Coder,
-    mask: Mask,
-    grid: Grid,
-    rows: Places,
-    channels: Places,
-    hints: bytes,
-    ordered: bool,
+    coder: Coder, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes
 ) -> None:
     """The elements of the live rows and channels, in place.
 
@@ -111,12 +99,11 @@ def code_rows(
     rows      the numbers of the live rows
     channels  the numbers of the live channels
     hints     a level for each live channel
-    ordered   no row begins before the one above
     """
     code_row = _code_kernels if grid.places > 1 else _code_line
     mixer = _mixer(coder, len(hints), grid.places)
     above = bytes(len(hints) * grid.places)
-    first = 0 if ordered else None
+    first = 0 if grid.ordered else -1
     for row in rows:
         line = bytearray(mask[row, channels].tobytes())
         mixer.forget(0)
@@ -124,7 +111,7 @@ def code_rows(
         if coder.decoding:
             mask[row, channels] = np.frombuffer(line, np.bool_).reshape(-1, grid.places)
         above = bytes(line)
-        if ordered and 1 in line:
+        if grid.ordered and 1 in line:
             first = line.index(1)
 
 
@@ -136,12 +123,16 @@ def _mixer(coder: Coder, channels: int, places: int) -> Mixer:
 
 
 def _code_line(
-    mixer: Mixer, line: bytearray, above: bytes, hints: bytes, grid: Grid, first: int | None
+    mixer: Mixer, line: bytearray, above: bytes, hints: bytes, grid: Grid, first: int
 ) -> None:
-    """A row of a plain matrix."""
-    before, empty = 0, first is not None
+    """A row of a plain matrix.
+
+    In rows that are in order none begins before `first`, where the one above did; otherwise it
+    is −1.
+    """
+    before, empty = 0, first >= 0
     for at, hint in enumerate(hints):
-        if empty and at < (first or 0):
+        if empty and at < first:
             continue
         bit = mixer.code(line[at], empty, (0, before | above[at] << 2, hint, at & _LAST))
         line[at] = bit
@@ -150,11 +141,11 @@ def _code_line(
 
 
 def _code_kernels(
-    mixer: Mixer, line: bytearray, above: bytes, hints: bytes, grid: Grid, first: int | None
+    mixer: Mixer, line: bytearray, above: bytes, hints: bytes, grid: Grid, first: int
 ) -> None:
     """A row of kernels: all the channels of one output."""
     mixer.forget(1)
-    empty = first is not None
+    empty = first >= 0
     places, width = grid.places, grid.width
     at = 0
     for channel, hint in enumerate(hints):
@@ -170,7 +161,7 @@ def _code_kernels(
                     near |= line[at - width + 1] << 3
             spot = place & _LAST
             cells = (spot, 0, near, hint, spot, channel & _LAST, at & _LAST)
-            if not empty or at >= (first or 0):
+            if not empty or at >= first:
                 line[at] = mixer.code(line[at], empty, cells)
                 empty = empty and not line[at]
             at += 1

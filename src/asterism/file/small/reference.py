@@ -45,16 +45,8 @@ class Reference:
     def bits(self, bits: Mask, hints: bytes) -> Mask:
         return code_bits(self._coder, bits, hints)
 
-    def rows(
-        self,
-        mask: Mask,
-        grid: Grid,
-        rows: Places,
-        channels: Places,
-        hints: bytes,
-        ordered: bool,
-    ) -> None:
-        code_rows(self._coder, mask, grid, rows, channels, hints, ordered)
+    def rows(self, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes) -> None:
+        code_rows(self._coder, mask, grid, rows, channels, hints)
 
     def indices(self, index: Indices, where: Places, grid: Grid, size: int) -> Indices:
         return code_indices(self._coder, index, where, grid, size)

@@ -75,15 +75,7 @@ class Stream(Protocol):
     def bits(self, bits: Mask, hints: bytes) -> Mask:
         """One bit per unit, in the light of a hint for each."""
 
-    def rows(
-        self,
-        mask: Mask,
-        grid: Grid,
-        rows: Places,
-        channels: Places,
-        hints: bytes,
-        ordered: bool,
-    ) -> None:
+    def rows(self, mask: Mask, grid: Grid, rows: Places, channels: Places, hints: bytes) -> None:
         """The elements of a mask, in place; a stream that reads fills them in.
 
         mask      of the grid's shape
@@ -91,7 +83,6 @@ class Stream(Protocol):
         rows      the numbers of the live rows
         channels  the numbers of the live channels
         hints     a level for each live channel
-        ordered   no row begins before the one above
         """
 
     def indices(self, index: Indices, where: Places, grid: Grid, size: int) -> Indices:

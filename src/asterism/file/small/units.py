@@ -23,12 +23,16 @@ LEVELS = 16
 
 
 class Grid(NamedTuple):
-    """rows × channels × places, the places in lines of `width`."""
+    """rows × channels × places, the places in lines of `width`.
+
+    ordered  no live row begins before the live row above
+    """
 
     rows: int
     channels: int
     places: int
     width: int
+    ordered: bool = False
 
 
 class Units:
