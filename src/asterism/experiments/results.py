@@ -79,7 +79,8 @@ METHOD_NAMES = {
     "magnitude": "Magnitude pruning",
     "record": "Re-weighted ℓ1, slowly",
     "regrown": "Re-weighted ℓ1, regrown",
-    "front": "… more rounds, all images",
+    "front": "… 12 rounds, all images",
+    "long": "… 24 rounds, all images",
 }
 """In the order of rows. Other methods follow under their own keys."""
 

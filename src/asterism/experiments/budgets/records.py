@@ -93,6 +93,7 @@ RECORD = Budget(
         "regrown@1540": regrown(2400, 1900, *[1540] * 6),
         # The same with twice the rounds, each to its end, and validation images trained on.
         "front@1540": OnAllImages(regrown(2400, 1900, *[1540] * 12, settled=0.05)),
+        "long@1540": OnAllImages(regrown(2400, 1900, *[1540] * 24, settled=0.05)),
         "magnitude@1540": few_by_magnitude(1540, cut_epochs=136),
     }
 )
