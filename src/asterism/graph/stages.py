@@ -230,6 +230,9 @@ class Program(Protocol):
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike, in whatever order they lie."""
 
+    def move(self, layer: FusedLayer, places: npt.NDArray[np.int32], filling: float) -> None:
+        """A layer whose result has numbers of its input, at these places; −1 is the filling."""
+
     def conv(self, layer: FusedLayer) -> None:
         """All steps of a convolution, by the kernel that should be the fastest."""
 

@@ -16,7 +16,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 16  # as in kernels/program.h
+INTERFACE = 17  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512vl", "avx512")
 LANES = (4, 8, 8, 16)  # floats in a vector of each
 SLICES = (8, 8, 16, 16)  # rows that a step of a recurrent layer takes at once
@@ -52,7 +52,7 @@ class Step(ctypes.Structure):
         ("other", Operand),
         ("out", Operand),
         ("size", c_int64 * 20),
-        ("data", c_void_p * 4),
+        ("data", c_void_p * 5),
     )
 
 

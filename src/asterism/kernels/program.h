@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 16 };
+enum { INTERFACE = 17 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -70,7 +70,7 @@ typedef struct {
     float a, b;
     Operand in, other, out;
     int64_t size[20];
-    const void *data[4];
+    const void *data[5];
 } Step;
 
 /* A non-zero: where its input is, from that of the first output, and what it weighs. */

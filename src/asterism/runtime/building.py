@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asterism.graph.operations.shaping import gathering
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.kernels.library import LANES, SLICES
 from asterism.runtime.choice.cost import Choice
@@ -115,6 +116,10 @@ class Builder:
             return
         sizes = [1, buffer.size, buffer.size, 0]
         self.add("COPY_CHUNKS", layer, buffer, self.out(layer), sizes=sizes)
+
+    def move(self, layer: FusedLayer, places: Indices, filling: float) -> None:
+        source = self.rows(layer.inputs[0], layer)
+        self.add("GATHER", layer, source, self.out(layer), **gathering(places, filling))
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         """Input and result of a layer that treats each number alike: columns stay columns."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from asterism.errors import InputError
 from asterism.export.steps.attend import attention
@@ -20,6 +21,7 @@ from asterism.graph.operations.images.taps import Taps
 from asterism.graph.operations.operation import image
 from asterism.graph.operations.sequences.attention import Attention
 from asterism.graph.operations.sequences.recurrent import Recurrent
+from asterism.graph.operations.shaping import gathering
 from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.runtime.lowering import lower, memory
@@ -158,6 +160,10 @@ class Recorder:
 
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         return self.rows(layer.inputs[0], layer), self.out(layer)
+
+    def move(self, layer: FusedLayer, places: npt.NDArray[np.int32], filling: float) -> None:
+        source = self.rows(layer.inputs[0], layer)
+        self.add("GATHER", layer, source, self.out(layer), **gathering(places, filling))
 
     def conv(self, layer: FusedLayer) -> None:
         source, own = self.rows(layer.inputs[0], layer), self.shapes[layer.place + self.count]

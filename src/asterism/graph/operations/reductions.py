@@ -69,7 +69,12 @@ class Mean(Operation):
         shape, first = program.seen(layer), layer.node["dim"] - 1
         last = first + layer.node["count"]
         sizes = [math.prod(part) for part in (shape[:first], shape[first:last], shape[last:])]
-        source = program.rows(layer.inputs[0], layer)
+        if (first, last, len(shape)) == (1, 3, 3):
+            source, (pitch, plane, margin) = program.channels(layer.inputs[0], layer)
+            if plane != sizes[1]:  # zeros among them
+                sizes = [shape[0], (shape[1] - 1) * pitch + shape[2], 1, plane, margin, sizes[1]]
+        else:
+            source = program.rows(layer.inputs[0], layer)
         program.add("MEAN", layer, source, program.out(layer), sizes=sizes)
 
 

@@ -110,19 +110,21 @@ class Moving(Operation):
         return np.ascontiguousarray(self.move(node, places, -1)[0])
 
     def emit(self, program: Program, layer: FusedLayer) -> None:
-        moved = self.places(layer.node, program.seen(layer))
-        run = _run(moved)
-        firsts = np.ascontiguousarray(moved.reshape(-1)[::run])
-        step: dict[str, Any] = {"sizes": [firsts.size, run], "data": (firsts,)}
-        source = program.rows(layer.inputs[0], layer)
-        out = program.out(layer)
-        program.add("GATHER", layer, source, out, **step, a=self.filling(layer.node))
+        places = self.places(layer.node, program.seen(layer))
+        program.move(layer, places, self.filling(layer.node))
 
     def read(self, layer: FusedLayer, needed: Mask, shape: Shape) -> Mask:
         places = self.places(layer.node, shape)[needed]
         read = np.zeros(math.prod(shape), bool)
         read[places[places >= 0]] = True
         return read.reshape(shape)
+
+
+def gathering(places: npt.NDArray[np.int32], filling: float) -> dict[str, Any]:
+    """What the kernel GATHER reads of its step."""
+    run = _run(places)
+    firsts = np.ascontiguousarray(places.reshape(-1)[::run])
+    return {"sizes": [firsts.size, run], "data": (firsts,), "a": filling}
 
 
 def _run(places: npt.NDArray[np.int32]) -> int:

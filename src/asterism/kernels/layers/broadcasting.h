@@ -62,12 +62,15 @@ static void combine(const Step *s, const float *in, const float *other, float *o
         for (int64_t i = 0; i < s->size[2]; i++) out[i] = 0 > out[i] ? 0 : out[i];
 }
 
-/* size: outer, length, inner. */
+/* size: outer, length, inner; and if there are zeros among them, as in conv_planes.h, how far each of the
+   outer is from the next, where the first is, and how many numbers of it are none. */
 static void mean(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
-    int64_t length = s->size[1], inner = s->size[2];
+    int64_t length = s->size[1], inner = s->size[2], count = s->size[5] ? s->size[5] : length;
+    int64_t next = s->size[3] ? s->size[3] : length * inner;
     (void)other, (void)images;
-    for (int64_t o = 0; o < s->size[0]; o++, in += length * inner, out += inner) {
+    in += s->size[4];
+    for (int64_t o = 0; o < s->size[0]; o++, in += next, out += inner) {
         if (inner == 1) {
             double sum[8] = {0};
             int64_t i = 0;
@@ -75,7 +78,7 @@ static void mean(const Step *s, const float *in, const float *other, float *out,
                 UNROLL for (int j = 0; j < 8; j++) sum[j] += in[i + j];
             for (; i < length; i++) sum[0] += in[i];
             for (int j = 1; j < 8; j++) sum[0] += sum[j];
-            *out = (float)(sum[0] / length);
+            *out = (float)(sum[0] / count);
             continue;
         }
         for (int64_t j = 0; j < inner; j++) out[j] = in[j];

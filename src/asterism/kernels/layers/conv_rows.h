@@ -125,21 +125,24 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
     Vec acc[SUMS], parked[SUMS];
     if (part + 1 == s->size[R_PARTS]) fetch_rows(s, out, strip, u, rows, wide);
     UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
-    for (; right > 0; right--, starts++) {
-        add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
-        shift_left(acc, rows, wide);
-    }
-    UNROLL for (int i = 0; i < sums; i++)
-        parked[i] = acc[i] + (part ? ((const Vec *)so_far)[i] : splat(bias));
-    if (left) {
-        UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
+    if (starts[0] == starts[right]) /* nothing to shift */
+        starts += right;
+    else
+        for (; right > 0; right--, starts++) {
+            add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
+            shift_left(acc, rows, wide);
+        }
+    UNROLL for (int i = 0; i < sums; i++) acc[i] += part ? ((const Vec *)so_far)[i] : splat(bias);
+    if (starts[0] == starts[left])
+        starts += left;
+    else {
+        UNROLL for (int i = 0; i < sums; i++) parked[i] = acc[i], acc[i] = splat(0);
         for (; left > 0; left--, starts++) {
             add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
             shift_right(acc, rows, wide);
         }
         UNROLL for (int i = 0; i < sums; i++) acc[i] += parked[i];
-    } else
-        UNROLL for (int i = 0; i < sums; i++) acc[i] = parked[i];
+    }
     add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
     if (part + 1 < s->size[R_PARTS]) {
         UNROLL for (int i = 0; i < sums; i++) ((Vec *)so_far)[i] = acc[i];

@@ -34,7 +34,7 @@ class PackedRowSteps(WholeChannelSteps):
             source, at = self.packed[value]
             channels, height, width = image(self.shapes[value])
             self.values[value] = self.memory(value)
-            lies = Planes(channels, (height, width), at.line, at.rows - height)
+            lies = Planes(channels, (height, width), at.line, at.rows - height, aligned=False)
             plain = lies._replace(pitch=width, gap=0)
             begin = at.padding[0] * at.line
             self.spread(layer, source, lies, plain, self.values[value], begin=begin)
@@ -89,8 +89,8 @@ class PackedRowSteps(WholeChannelSteps):
             table = np.zeros((len(every.channels), 3), np.int32)
             table[:, 0] = every.channels
             self.packed[value] = Buffer(every.packed), every
-            wanted = Sorted(table, at.rows, at.line)
-            self.spread(layer, source, lies, wanted, self.packed[value][0], at.padding)
+            wanted = Sorted(table, (1, 1), at.padding, at.rows, at.line, aligned=False)
+            self.spread(layer, source, lies, wanted, self.packed[value][0])
         if self.is_packed(value, at):
             return self.packed[value]
         packed = Buffer(max(at.packed, 1))

@@ -5,13 +5,14 @@ Owns where a number lies in such an image, and which of its rows and columns a s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from asterism.graph.operations.convolution import by_place, live_outputs
-from asterism.graph.stages import FusedLayer
+from asterism.graph.stages import Array, FusedLayer
 from asterism.runtime.layers.packing import DENSE_ENTRY, ENTRY, Data, quads_of, starts_of
 from asterism.runtime.layers.windows import Indices
 
@@ -21,15 +22,17 @@ ALIGNED = 16  # floats in a cache line
 class Planes(NamedTuple):
     """How the channels of an image lie one after the other.
 
-    size   height and width of each
-    pitch  numbers from one row to the next: what is between them are zeros
-    gap    rows of zeros after each channel
+    size     height and width of each
+    pitch    numbers from one row to the next: what is between them are zeros
+    gap      rows of zeros after each channel
+    aligned  whether each channel begins a cache line, if there are zeros
     """
 
     channels: int
     size: tuple[int, int]
     pitch: int
     gap: int = 0
+    aligned: bool = True
 
     @property
     def plain(self) -> bool:
@@ -39,50 +42,113 @@ class Planes(NamedTuple):
     @property
     def plane(self) -> int:
         """Numbers from one channel to the next."""
-        return (self.size[0] + self.gap) * self.pitch
+        numbers = (self.size[0] + self.gap) * self.pitch
+        return _lines(numbers) if self.aligned and not self.plain else numbers
+
+    @property
+    def length(self) -> int:
+        """Numbers from a channel's first to its last."""
+        return (self.size[0] - 1) * self.pitch + self.size[1]
 
     @property
     def margin(self) -> int:
         """Zeros before the first channel."""
         zeros = self.gap * self.pitch + self.pitch - self.size[1]
-        return -(-zeros // ALIGNED) * ALIGNED
+        return _lines(zeros)
 
     @property
     def total(self) -> int:
         return self.margin + self.channels * self.plane
 
-    def holds(self, padding: tuple[int, int]) -> bool:
-        """Whether there are zeros enough around each channel."""
-        return self.gap >= padding[0] and self.pitch >= self.size[1] + padding[1]
+    def valid(self, lanes: int) -> Array:
+        """Of each number of a channel, in whole vectors, whether it is one: all bits or none."""
+        rows = np.zeros((self.size[0], self.pitch), np.uint32)
+        rows[:, : self.size[1]] = ~np.uint32(0)
+        flags = np.zeros(-(-self.length // lanes) * lanes, np.uint32)
+        flags[: self.length] = rows.reshape(-1)[: self.length]
+        return flags.view(np.float32)
+
+
+def _lines(numbers: int) -> int:
+    """As many, or the few more that fill a cache line."""
+    return -(-numbers // ALIGNED) * ALIGNED
 
 
 class Sorted(NamedTuple):
-    """The input of a convolution with a stride: rows and columns that far apart are a plane.
+    """The input of convolutions with a stride: rows and columns that far apart are a plane.
 
-    planes  of each one that a weight reads: its channel, its first row and its first column
-    rows    of each
-    pitch   numbers from one row to the next
+    planes   of each one that a weight reads: its channel, its first row and its first column
+    stride   of those convolutions
+    padding  rows of zeros, and zeros, before the first
+    rows     of each plane
+    pitch    numbers from one row to the next
+    aligned  whether each begins a cache line
     """
 
     planes: Indices
+    stride: tuple[int, int]
+    padding: tuple[int, int]
     rows: int
     pitch: int
+    aligned: bool = True
+
+    @property
+    def plane(self) -> int:
+        """Numbers from one plane to the next."""
+        numbers = self.rows * self.pitch
+        return _lines(numbers) if self.aligned else numbers
 
     @property
     def total(self) -> int:
-        return len(self.planes) * self.rows * self.pitch
+        return len(self.planes) * self.plane
+
+    def reads(self, layer: FusedLayer) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Of each weight that is needed: its plane, and how far in it from the result's place."""
+        _, channel, y, x = _live(layer)
+        (ph, pw), (dh, dw) = layer.node.pair("padding"), layer.node.pair("dilation")
+        y, x = y * dh - ph + self.padding[0], x * dw - pw + self.padding[1]
+        (sh, sw) = self.stride
+        return np.stack([channel, y % sh, x % sw], 1), y // sh * self.pitch + x // sw
+
+    def holds(self, layer: FusedLayer, out: tuple[int, int], pitch: int) -> bool:
+        """Whether it has all that a convolution reads, for results of this size and pitch."""
+        above, beside = layer.node.pair("padding")
+        if self.stride != layer.node.pair("stride") or self.pitch < pitch:
+            return False
+        if above > self.padding[0] or beside > self.padding[1]:
+            return False
+        rows, columns = _reach(layer, self.padding)
+        if out[0] + rows > self.rows or out[1] + columns > self.pitch:
+            return False
+        return set(map(tuple, self.reads(layer)[0].tolist())) <= set(map(tuple, self.planes.tolist()))
 
 
-def sorted_input(layer: FusedLayer, out: tuple[int, int], pitch: int) -> Sorted:
-    """The planes that a convolution with a stride reads, in rows of at least `pitch`."""
-    stride, dilation = layer.node.pair("stride"), layer.node.pair("dilation")
-    _, channel, y, x = _live(layer)
-    planes = np.stack([channel, y * dilation[0] % stride[0], x * dilation[1] % stride[1]], 1)
-    extent = by_place(layer.weight).shape[2:]
-    reach = [(k - 1) * d // s for k, d, s in zip(extent, dilation, stride, strict=True)]
-    found = sorted(set(map(tuple, planes.tolist())))
-    table = np.array(found, np.int32).reshape(-1, 3)
-    return Sorted(table, out[0] + reach[0], max(pitch, out[1] + reach[1]))
+def sorted_input(layers: Sequence[FusedLayer], out: tuple[int, int], pitch: int) -> Sorted:
+    """The planes that convolutions with the same stride read, in rows of at least `pitch`.
+
+    out  height and width of their results
+    """
+    stride = layers[0].node.pair("stride")
+    paddings = [layer.node.pair("padding") for layer in layers]
+    padding = max(above for above, _ in paddings), max(beside for _, beside in paddings)
+    reach = [_reach(layer, padding) for layer in layers]
+    rows, columns = max(down for down, _ in reach), max(along for _, along in reach)
+    empty = Sorted(np.zeros((0, 3), np.int32), stride, padding, out[0] + rows, 0)
+    found = {tuple(plane) for layer in layers for plane in empty.reads(layer)[0].tolist()}
+    table = np.array(sorted(found), np.int32).reshape(-1, 3)
+    return empty._replace(planes=table, pitch=max(pitch, out[1] + columns))
+
+
+def _reach(layer: FusedLayer, padding: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a plane, with this padding, that a convolution reads beyond its result."""
+    sides = zip(
+        by_place(layer.weight).shape[2:],
+        *(layer.node.pair(name) for name in ("dilation", "padding", "stride")),
+        padding,
+        strict=True,
+    )
+    rows, columns = (((k - 1) * d + more - p) // s for k, d, p, s, more in sides)
+    return rows, columns
 
 
 def _live(layer: FusedLayer) -> tuple[npt.NDArray[np.intp], ...]:
@@ -95,30 +161,32 @@ def _live(layer: FusedLayer) -> tuple[npt.NDArray[np.intp], ...]:
 
 def offsets_in(layer: FusedLayer, at: Planes | Sorted) -> npt.NDArray[np.int64]:
     """For each weight that is needed, how far its input is from the result's place."""
-    (ph, pw), (sh, sw), (dh, dw) = (
-        layer.node.pair(name) for name in ("padding", "stride", "dilation")
-    )
+    if isinstance(at, Sorted):
+        keys, within = at.reads(layer)
+        number = {tuple(plane): i for i, plane in enumerate(at.planes.tolist())}
+        planes = np.array([number[tuple(key)] for key in keys.tolist()], np.int64)
+        return planes * at.plane + within
     _, channel, y, x = _live(layer)
-    if isinstance(at, Planes):
-        places = (y * dh - ph) * at.pitch + x * dw - pw
-        return np.asarray(at.margin + channel * at.plane + places, np.int64)
-    number = {tuple(plane): i for i, plane in enumerate(at.planes.tolist())}
-    keys = np.stack([channel, y * dh % sh, x * dw % sw], 1).tolist()
-    planes = np.array([number[tuple(key)] for key in keys], np.int64)
-    return planes * at.rows * at.pitch + y * dh // sh * at.pitch + x * dw // sw
+    (ph, pw), (dh, dw) = layer.node.pair("padding"), layer.node.pair("dilation")
+    places = (y * dh - ph) * at.pitch + x * dw - pw
+    return np.asarray(at.margin + channel * at.plane + places, np.int64)
 
 
-def sparse_weights(layer: FusedLayer, at: Planes | Sorted) -> Data:
-    """Entries, where each channel's begin, the channels in their order, their biases."""
+def sparse_weights(layer: FusedLayer, at: Planes | Sorted, made: Planes) -> Data:
+    """Entries, where each channel's begin, the channels, their biases; as `with_zeros` has them."""
     outputs, (row, *_) = live_outputs(layer), _live(layer)
     weight = by_place(layer.weight)[outputs]
     entries = np.empty(len(row), ENTRY)
     entries["offset"], entries["weight"] = offsets_in(layer, at), weight[weight != 0]
-    starts = starts_of(np.bincount(row, minlength=len(outputs)))
-    return entries, starts, outputs.astype(np.int32), layer.bias[outputs]
+    counts = np.bincount(row, minlength=len(outputs))
+    if not made.plain:  # then any order will do: one that the processor foresees
+        order = np.argsort(counts, kind="stable")
+        entries = entries[np.argsort(np.argsort(order)[row], kind="stable")]
+        outputs, counts = outputs[order], counts[order]
+    return entries, starts_of(counts), outputs.astype(np.int32), layer.bias[outputs]
 
 
-def dense_weights(layer: FusedLayer, at: Planes | Sorted) -> Data:
+def dense_weights(layer: FusedLayer, at: Planes | Sorted, made: Planes) -> Data:
     """The same for four channels at a time, with every entry that one of them has."""
     outputs = live_outputs(layer)
     weight = by_place(layer.weight)[outputs]
@@ -134,13 +202,16 @@ def dense_weights(layer: FusedLayer, at: Planes | Sorted) -> Data:
     return entries, starts_of(live.sum(1)), channels, biases
 
 
-def spread_from(source: Planes, planes: Indices, begin: int) -> Indices:
-    """What `spread` reads of each plane: where it begins, its first row and column.
+def with_zeros(data: Data, made: Planes, lanes: int) -> Data:
+    """The same for a result that has zeros between its rows, and which of its numbers are none.
 
-    source  how the planes lie
-    planes  the number of each, its first row and column
-    begin   where the first of the source is
+    After the channels that are written come those that are not and lie before one that is: it needs
+    the zeros at their ends.
     """
-    table = planes.astype(np.int32)
-    table[:, 0] = begin + planes[:, 0] * source.plane
-    return np.ascontiguousarray(table)
+    if made.plain:
+        return data
+    entries, starts, channels, biases = data
+    written = set(channels.tolist())
+    before = [number - 1 for number in sorted(written) if number > 0 and number - 1 not in written]
+    channels = np.concatenate([channels, np.array(before, np.int32)])
+    return entries, starts, channels, biases, made.valid(lanes)

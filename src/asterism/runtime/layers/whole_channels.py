@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 import asterism.runtime.layers.planes as layouts
@@ -9,15 +11,26 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.convolution import by_place
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer
+from asterism.graph.operations.shaping import gathering
 from asterism.runtime.building import Planning
 from asterism.runtime.choice.cost import WholeChannels
+from asterism.runtime.layers.cuts import Copies, Taken, moved_from, taken_from
 from asterism.runtime.layers.places import PlaceSteps
 from asterism.runtime.layers.planes import Planes, Sorted
-from asterism.runtime.layers.windows import CACHE, MAX_PACKED
+from asterism.runtime.layers.windows import CACHE, MAX_PACKED, Indices
 from asterism.runtime.steps import SCRATCH, SLACK, Buffer
 
 NEAR = 2**15  # bytes of a first-level cache
 TILE = 12  # vectors
+RUN = 16  # numbers side by side that are best copied as they are
+
+
+class Moved(NamedTuple):
+    """A value whose numbers are another's, at these places, or zeros (−1); and what moves them."""
+
+    value: int
+    places: Indices
+    layer: FusedLayer
 
 
 class Wanted:
@@ -33,6 +46,9 @@ class WholeChannelSteps(PlaceSteps):
     def __init__(self, planning: Planning) -> None:
         super().__init__(planning)
         self.planes: dict[int, tuple[Buffer, Planes]] = {}
+        self.moved: dict[int, Moved] = {}  # which nobody has asked for yet
+        self.sorted: dict[int, tuple[Buffer, Sorted]] = {}
+        self.striding: dict[int, list[FusedLayer]] = {}  # the convolutions that read a value sorted
         self.wanted: dict[int, Wanted] = {}
         self.makers = {layer.out: layer for layer in planning.layers}
 
@@ -45,7 +61,9 @@ class WholeChannelSteps(PlaceSteps):
             theirs = self.wanted.setdefault(value, self.wish(value))
             if value in layer.added or layer.node.pair("stride") == (1, 1):
                 theirs.pitch = max(theirs.pitch, ours.pitch)
-        if layer.node.pair("stride") == (1, 1):
+        if layer.node.pair("stride") != (1, 1):
+            self.striding.setdefault(layer.inputs[0], []).append(layer)
+        else:
             (above, beside), theirs = layer.node.pair("padding"), self.wanted[layer.inputs[0]]
             width = image(self.seen(layer))[2]
             theirs.pitch, theirs.gap = max(theirs.pitch, width + beside), max(theirs.gap, above)
@@ -66,7 +84,7 @@ class WholeChannelSteps(PlaceSteps):
             size = (channels + 1) * (height + above + 1) * pitch
             rows = 0 if self.is_planes(layer.inputs[0]) else channels * (height + above)
         else:
-            at = layouts.sorted_input(layer, (out[0], out[1]), pitch)
+            at = layouts.sorted_input([layer], (out[0], out[1]), pitch)
             pitch, size, rows = at.pitch, at.total, len(at.planes) * at.rows
         if max(size, (self.shapes[layer.out][0] + 1) * (out[0] + 1) * pitch) > MAX_PACKED:
             return None
@@ -85,6 +103,13 @@ class WholeChannelSteps(PlaceSteps):
     # ------------------------------------------------------------------ values in planes
 
     def rows(self, value: int, layer: FusedLayer) -> Buffer:
+        if value not in self.values and value in self.moved:
+            self.values[value] = self.memory(value)
+            plain = self.plain(value)
+            if plain is None or not self.spread_moved(value, plain, self.values[value]):
+                source, places, mover = self.moved[value]
+                step = gathering(places, 0.0)
+                self.add("GATHER", mover, self.rows(source, mover), self.values[value], **step)
         if value not in self.values and value in self.planes:
             source, at = self.planes[value]
             self.values[value] = self.memory(value)
@@ -122,6 +147,9 @@ class WholeChannelSteps(PlaceSteps):
         if least.plain:
             return self.rows(value, layer), least
         buffer = Buffer(least.total)
+        if value not in self.values and self.spread_moved(value, least, buffer):
+            self.planes[value] = buffer, least
+            return buffer, least
         source, at = self.planes.get(value, (None, least._replace(pitch=least.size[1], gap=0)))
         self.spread(layer, source or self.rows(value, layer), at, least, buffer)
         self.planes[value] = buffer, least
@@ -134,43 +162,84 @@ class WholeChannelSteps(PlaceSteps):
         at: Planes,
         wanted: Planes | Sorted,
         out: Buffer,
-        padding: tuple[int, int] = (0, 0),
         begin: int | None = None,
     ) -> None:
         """Copies planes to where they lie with other zeros, or sorted by a stride.
 
-        layer    what it is for
-        source   planes that lie as `at` says
-        wanted   how they are to lie in `out`
-        padding  rows and columns before what is sorted
-        begin    of the first plane; by default as `at` says
+        layer   what it is for
+        source  planes that lie as `at` says
+        wanted  how they are to lie in `out`
+        begin   of the first plane; by default as `at` says
         """
         if isinstance(wanted, Planes):
-            table = np.zeros((at.channels, 3), np.int32)
-            table[:, 0] = np.arange(at.channels)
-            stride, margin = (1, 1), wanted.margin
-            rows = wanted.size[0] + wanted.gap
+            planes = np.zeros((at.channels, 3), np.int32)
+            planes[:, 0] = np.arange(at.channels)
+            rows, margin = wanted.size[0] + wanted.gap, wanted.margin
+            taken = Taken(planes, (1, 1), (0, 0), rows, wanted.pitch)
         else:
-            table, rows, margin = wanted.planes, wanted.rows, 0
-            stride = layer.node.pair("stride")
+            taken, margin = Taken(*wanted[:5]), 0
+        copies = taken_from(at, at.margin if begin is None else begin, taken)
+        self.add_spread(layer, source, copies, out, [wanted.pitch, wanted.plane, margin])
+
+    def add_spread(
+        self, layer: FusedLayer, source: Buffer, copies: Copies, out: Buffer, lies: list[int]
+    ) -> None:
+        """The step; `lies` are pitch, plane and margin of the result."""
         ends = [each.size + SLACK * (each.space == SCRATCH) for each in (source, out)]
-        sizes = [len(table), *at.size, at.pitch, *stride, *padding, rows, wanted.pitch]
-        data = (layouts.spread_from(at, table, at.margin if begin is None else begin),)
-        self.add("SPREAD", layer, source, out, sizes=[*sizes, margin, *ends], data=data)
+        sizes = [len(copies.table), copies.along, copies.down, *lies, *ends]
+        self.add("SPREAD", layer, source, out, sizes=sizes, data=(copies.table,))
+
+    # ------------------------------------------------------------------ values that are moved
+
+    def move(self, layer: FusedLayer, places: Indices, filling: float) -> None:
+        """Nothing yet: who reads it has its numbers copied to where it wants them."""
+        if filling and (places < 0).any():
+            super().move(layer, places, filling)
+            return
+        value = layer.inputs[0]
+        before = self.moved.get(value) if value not in self.values else None
+        if before is not None and before.places.size:
+            places = np.where(places < 0, -1, before.places.reshape(-1)[places])
+            value = before.value
+        self.moved[layer.out] = Moved(value, places.reshape(self.shapes[layer.out]), layer)
+
+    def plain(self, value: int) -> Planes | None:
+        """A value's channels without zeros; None if it is not an image."""
+        shape = self.shapes[value]
+        return Planes(shape[0], (shape[1], shape[2]), shape[2]) if len(shape) == 3 else None
+
+    def spread_moved(self, value: int, wanted: Planes, out: Buffer) -> bool:
+        """Copies a value that was moved to planes that lie as `wanted`; whether it can be done."""
+        if value not in self.moved:
+            return False
+        source, places, layer = self.moved[value]
+        at = self.plain(source)
+        if at is None or not places.size or (wanted.plain and gathering(places, 0)["sizes"][1] >= RUN):
+            return False
+        in_planes = source in self.planes and source not in self.values
+        lies = self.planes[source][1] if in_planes else at
+        copies = moved_from(lies, places, wanted.pitch)
+        if copies is None:
+            return False
+        buffer = self.planes[source][0] if in_planes else self.rows(source, layer)
+        self.add_spread(layer, buffer, copies, out, [wanted.pitch, wanted.plane, wanted.margin])
+        return True
 
     # ------------------------------------------------------------------ the convolution
 
     def conv_planes(self, layer: FusedLayer, dense: bool) -> None:
         source, at = self.plane_input(layer)
-        weights = layouts.dense_weights if dense else layouts.sparse_weights
-        data = weights(layer, at)
         channels, height, width = image(self.shapes[layer.out])
-        gap = self.wish(layer.out).gap
-        made = Planes(channels, (height, width), at.pitch, gap)
+        made = Planes(channels, (height, width), at.pitch, self.wish(layer.out).gap)
+        weights = layouts.dense_weights if dense else layouts.sparse_weights
+        data = layouts.with_zeros(weights(layer, at, made), made, self.lanes)
         other, added = self.plane_added(layer, made)
         out = self.plane_output(layer, made)
-        sizes = [len(data[1]) - 1, (height - 1) * at.pitch + width, self.tile(layer, at)]
-        sizes += [*made.size, made.pitch, made.gap, made.plane, made.margin, *added]
+        sizes = [len(data[1]) - 1, made.length, self.tile(layer, at), made.plane, made.margin, *added]
+        if not made.plain:
+            vectors = made.length // self.lanes
+            sizes[1] = len(data[4])
+            sizes += [len(data[2]) - len(data[3]), vectors * self.lanes]
         kernel, fused = "DENSE_PLANES" if dense else "CONV_PLANES", layer.fused
         self.add(kernel, layer, source, out, other=other, sizes=sizes, data=data, activation=fused)
 
@@ -187,12 +256,31 @@ class WholeChannelSteps(PlaceSteps):
         for other in layer.added:
             if other in self.planes:
                 pitch = max(pitch, self.planes[other][1].pitch)
-        _, *out = image(self.own(layer))
-        at = layouts.sorted_input(layer, (out[0], out[1]), pitch)
+        return self.sorted_planes(layer, pitch)
+
+    def sorted_planes(self, layer: FusedLayer, pitch: int) -> tuple[Buffer, Sorted]:
+        """The input of a convolution with a stride, for a result of this pitch at least.
+
+        What other convolutions read of it, with the same stride, is sorted with it.
+        """
+        value, (_, *out) = layer.inputs[0], image(self.own(layer))
+        if value in self.sorted and self.sorted[value][1].holds(layer, (out[0], out[1]), pitch):
+            return self.sorted[value]
+        stride = layer.node.pair("stride")
+        others = [
+            other
+            for other in self.striding.get(value, ())
+            if other.node.pair("stride") == stride and self.own(other)[1:] == self.own(layer)[1:]
+        ]
+        if value in self.sorted or all(other.place != layer.place for other in others):
+            others = [layer]
+        pitch = max(pitch, *(self.wish(other.out).pitch for other in others))
+        at = layouts.sorted_input(others, (out[0], out[1]), pitch)
+        channels, height, width = image(self.seen(layer))
         plain = Planes(channels, (height, width), width)
+        self.sorted[value] = buffer, _ = Buffer(max(at.total, 1)), at
         source, lies = self.planes.get(value) or (self.rows(value, layer), plain)
-        buffer = Buffer(max(at.total, 1))
-        self.spread(layer, source, lies, at, buffer, layer.node.pair("padding"))
+        self.spread(layer, source, lies, at, buffer)
         return buffer, at
 
     def plane_added(self, layer: FusedLayer, made: Planes) -> tuple[Buffer | None, list[int]]:

@@ -1,0 +1,115 @@
+"""What `spread` copies, in kernels/layers/conv_planes.h: rows and columns of channels, to planes.
+
+Of each plane, a row of a table: its number, where its first number is in the source and in the plane,
+how many numbers its rows have, how many rows it has, and whether the next plane takes the columns
+between its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from asterism.runtime.layers.planes import Planes
+from asterism.runtime.layers.windows import Indices
+
+
+class Copies(NamedTuple):
+    """A table, and in the source: numbers from a row to the next, from a column to the next."""
+
+    table: Indices
+    down: int
+    along: int
+
+
+class Taken(NamedTuple):
+    """Which rows and columns of channels go to planes.
+
+    planes   of each: its channel, its first row and its first column
+    stride   rows and columns from one that is taken to the next
+    padding  rows of zeros, and zeros, before the first
+    rows     of a plane
+    pitch    numbers from one of its rows to the next
+    """
+
+    planes: Indices
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    rows: int
+    pitch: int
+
+
+def taken_from(source: Planes, begin: int, taken: Taken) -> Copies:
+    """What goes to each plane.
+
+    source  how the channels lie
+    begin   where the first of them is
+    """
+    channel, y, x = taken.planes.astype(np.int64).T
+    (sh, sw), (above, beside), (height, width) = taken.stride, taken.padding, source.size
+    # The first row of the plane that has numbers, and the one after its last; the same for columns.
+    top, first = -(-np.maximum(0, above - y) // sh), -(-np.maximum(0, beside - x) // sw)
+    y, x = y - above, x - beside
+    bottom = np.clip(-((y - height) // sh), 0, taken.rows)
+    last = np.clip(-((x - width) // sw), 0, taken.pitch)
+    count, rows = np.maximum(last - first, 0), np.maximum(bottom - top, 0)
+    begins = begin + channel * source.plane + (y + top * sh) * source.pitch + x + first * sw
+    table = _table(np.arange(len(channel)), begins, top * taken.pitch + first, count, rows)
+    table = table[np.lexsort((begins, y, channel))]
+    if sw == 2:
+        _pair(table)
+    return Copies(table, sh * source.pitch, sw)
+
+
+def _table(
+    number: Indices, begin: Indices, first: Indices, count: Indices, rows: Indices
+) -> Indices:
+    nothing = (rows == 0) | (count == 0)
+    begin, first, rows = (np.where(nothing, 0, column) for column in (begin, first, rows))
+    columns = [number, begin, first, count, rows, np.zeros_like(rows)]
+    return np.ascontiguousarray(np.stack(columns, 1), np.int32)
+
+
+def _pair(table: Indices) -> None:
+    """Marks planes whose columns lie between those of the next, in as many vectors."""
+    one, two = table[:-1], table[1:]
+    vectors = (table[:, 3] + 7) // 8
+    alike = (one[:, 1] + 1 == two[:, 1]) & (one[:, 4] == two[:, 4]) & (vectors[:-1] == vectors[1:])
+    for i in np.flatnonzero(alike):
+        table[i, 5] = not (i and table[i - 1, 5])
+
+
+def moved_from(source: Planes, places: Indices, pitch: int) -> Copies | None:
+    """The same where each number of planes has a place; None if that is not by rows and columns.
+
+    source  how the channels lie
+    places  planes, rows, columns: which number of the channels, without zeros, or −1 for a zero
+    pitch   numbers from a row of a plane to the next
+    """
+    live = places >= 0
+    some_row, some_column = live.any(2), live.any(1)
+    top, left = some_row.argmax(1), some_column.argmax(1)
+    rows, count = some_row.sum(1), some_column.sum(1)
+    first = places[np.arange(len(places)), top, left].astype(np.int64)
+    down, along = _step(places, first, top + 1, left), _step(places, first, top, left + 1)
+    y, x = np.arange(places.shape[1]) - top[:, None], np.arange(places.shape[2]) - left[:, None]
+    inside = ((y >= 0) & (y < rows[:, None]))[:, :, None] & ((x >= 0) & (x < count[:, None]))[:, None]
+    grid = first[:, None, None] + y[:, :, None] * down + x[:, None] * along
+    (height, width), (channel, place) = source.size, np.divmod(first, source.size[0] * source.size[1])
+    row, column = np.divmod(place, width)
+    fits = column + (count - 1) * along < width
+    if not (np.where(inside, grid, -1) == places).all() or down % width or not fits[rows > 0].all():
+        return None
+    begin = source.margin + channel * source.plane + row * source.pitch + column
+    table = _table(np.arange(len(places)), begin, top * pitch + left, count, rows)
+    return Copies(table, down // width * source.pitch, max(1, along))
+
+
+def _step(places: Indices, first: Indices, row: Indices, column: Indices) -> int:
+    """How far the numbers at a row and column of each plane are from its first; 0 if unknown."""
+    _, height, width = places.shape
+    inside = np.flatnonzero((row < height) & (column < width) & (first >= 0))
+    there = places[inside, row[inside], column[inside]]
+    known = there[there >= 0] - first[inside][there >= 0]
+    return int(known[0]) if len(known) and known[0] > 0 else 0
