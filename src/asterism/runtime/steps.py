@@ -24,6 +24,7 @@ class Buffer:
 
     offset, stride  where it begins and how far its images are apart; in the scratch memory `place`
                     finds them
+    kept            whether its memory is for no other value: zeros that nobody writes over stay
     """
 
     def __init__(
@@ -33,8 +34,9 @@ class Buffer:
         columns: bool = False,
         offset: int = 0,
         stride: int = 0,
+        kept: bool = False,
     ) -> None:
-        self.size, self.space, self.columns = size, space, columns
+        self.size, self.space, self.columns, self.kept = size, space, columns, kept
         self.offset, self.stride = offset, stride
 
 
@@ -138,6 +140,8 @@ def place(steps: list[Planned]) -> int:
         if not inside:
             # Other images are still in the group: the value is in use as long as any of them is.
             first, last = groups.index(groups[first]), _last(groups, groups[last])
+        if buffer.kept:
+            first, last = 0, len(steps) - 1
         size = buffer.size if inside or buffer.columns else buffer.size * BLOCK
         size = -(-(size + SLACK) // 16) * 16
         # The first gap that is large enough between what is in use at the same time.

@@ -91,7 +91,7 @@ class Reshape(View):
 class Moving(Operation):
     """Each number of the result is one of the input's, or one that is the same for all."""
 
-    kernels = ("GATHER",)
+    kernels = ("GATHER", "SPREAD")
 
     @abstractmethod
     def move(self, node: NodeLike, x: Any, filling: float) -> Any:

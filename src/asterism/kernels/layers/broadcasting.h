@@ -62,6 +62,8 @@ static void combine(const Step *s, const float *in, const float *other, float *o
         for (int64_t i = 0; i < s->size[2]; i++) out[i] = 0 > out[i] ? 0 : out[i];
 }
 
+enum { PART = 512 };
+
 /* size: outer, length, inner; and if there are zeros among them, as in conv_planes.h, how far each of the
    outer is from the next, where the first is, and how many numbers of it are none. */
 static void mean(const Step *s, const float *in, const float *other, float *out, int64_t images)
@@ -72,13 +74,10 @@ static void mean(const Step *s, const float *in, const float *other, float *out,
     in += s->size[4];
     for (int64_t o = 0; o < s->size[0]; o++, in += next, out += inner) {
         if (inner == 1) {
-            double sum[8] = {0};
-            int64_t i = 0;
-            for (; i + 8 <= length; i += 8)
-                UNROLL for (int j = 0; j < 8; j++) sum[j] += in[i + j];
-            for (; i < length; i++) sum[0] += in[i];
-            for (int j = 1; j < 8; j++) sum[0] += sum[j];
-            *out = (float)(sum[0] / count);
+            double sum = 0; /* of short parts, whose own sums are exact enough */
+            for (int64_t i = 0; i < length; i += PART)
+                sum += sum_of_all(in + i, length - i < PART ? length - i : PART);
+            *out = (float)(sum / count);
             continue;
         }
         for (int64_t j = 0; j < inner; j++) out[j] = in[j];

@@ -14,6 +14,7 @@ enum {
     S_PLANES, S_STRIDE, S_DOWN, /* columns; numbers from one row that is taken to the next */
     S_PITCH, S_PLANE, S_MARGIN, /* of the result */
     S_TOTAL, S_OUT_TOTAL,       /* what may be read and written */
+    S_ZEROS,                    /* whether zeros are there already */
 };
 
 /* What a plane takes of its channel: `rows` of `count` numbers from `from` on, which begin at `first` in
@@ -100,7 +101,8 @@ INLINE void spread_rows(const Step *s, const Cut *c, const float *in, float *out
                         const float *out_end)
 {
     const int64_t *n = s->size;
-    int64_t pitch = n[S_PITCH], down = n[S_DOWN], vectors = (c->count + 7) / 8, more = pitch > 8 * vectors;
+    int64_t pitch = n[S_PITCH], down = n[S_DOWN], vectors = (c->count + 7) / 8;
+    int64_t more = pitch > 8 * vectors && !n[S_ZEROS];
 #define SPREAD_VECTORS(V) \
     if (n[S_STRIDE] == 1) \
         spread_vectors(c, in, out, fast, pitch, down, more, 1, V); \
@@ -121,18 +123,18 @@ static void spread(const Step *s, const float *in, const float *other, float *ou
     const Cut *c = s->data[0], *last = c + n[S_PLANES];
     const float *end = in + n[S_TOTAL], *out_end = out + n[S_OUT_TOTAL];
     (void)other, (void)images;
-    zero(out, n[S_MARGIN]);
+    if (!n[S_ZEROS]) zero(out, n[S_MARGIN]);
     out += n[S_MARGIN];
     for (; c < last; c++) {
         const float *from = in + c->from;
         float *to = out + c->plane * n[S_PLANE], *at = to + c->first;
         int64_t fast = fast_rows(s, c, from, end, at, out_end);
-        zero_around(s, c, to);
+        if (!n[S_ZEROS]) zero_around(s, c, to);
         if (c->paired && fast == c->rows) {
             float *odd = out + c[1].plane * n[S_PLANE];
             if (fast_rows(s, c + 1, from + 1, end + 1, odd + c[1].first, out_end) == c->rows) {
-                int64_t vectors = (c->count + 7) / 8, more = n[S_PITCH] > 8 * vectors;
-                zero_around(s, c + 1, odd);
+                int64_t vectors = (c->count + 7) / 8, more = n[S_PITCH] > 8 * vectors && !n[S_ZEROS];
+                if (!n[S_ZEROS]) zero_around(s, c + 1, odd);
                 odd += c[1].first;
 #define SPREAD_PAIR(V) spread_pair(c, from, at, odd, n[S_PITCH], n[S_DOWN], more, V)
                 switch (vectors) { CASE(1, SPREAD_PAIR) CASE(2, SPREAD_PAIR) CASE(3, SPREAD_PAIR)
@@ -254,10 +256,11 @@ static void dense_planes(const Step *s, const float *in, const float *other, flo
     const int32_t *starts = s->data[1], *channels = s->data[2];
     const float *bias = s->data[3];
     const int64_t *n = s->size;
-    int64_t all = (n[B_LENGTH] + WIDTH - 1) / WIDTH;
+    int64_t all = (n[B_LENGTH] + WIDTH - 1) / WIDTH, tiles = (all + DENSE_ROWS - 1) / DENSE_ROWS;
+    int64_t most = (all + tiles - 1) / tiles;
     (void)images;
     for (int64_t done = 0, rows; done < all; done += rows) {
-        rows = all - done < DENSE_ROWS ? all - done : DENSE_ROWS;
+        rows = all - done < most ? all - done : most;
         int64_t at = done * WIDTH;
         if (done && at > n[B_LENGTH] - rows * WIDTH) at = n[B_LENGTH] - rows * WIDTH;
         const float *added = other + n[B_ADDED_MARGIN] + at;

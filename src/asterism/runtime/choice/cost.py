@@ -34,6 +34,7 @@ ROWS_SHARED = {8: 1.1, 16: 0.48}  # of inputs loaded already
 ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
 PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.92, 1.15, 0.55  # cycles for a vector of products
 PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a tile; a number
+PLANES_ADDED = 1.5  # for a vector that is added to results
 PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of products
 PLACES_TURN = 0.4  # for a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
@@ -210,7 +211,11 @@ def conv(
         costs["dense"] = CONV_DENSE * quads * vectors + shared
     if rows is not None:
         sixteens = rows.strips * rows.line / 16 * rows.out[0]
-        shifts = ROWS_SHIFT[lanes] * len(outputs) * (rows.halo + 2) * parts(layer, rows, lanes)
+        # A side of the kernel without weights is not shifted.
+        columns = live.reshape(-1, *extent).any((1, 2))
+        sides = (columns[:, : rows.left], rows.left), (columns[:, rows.left + 1 :], rows.right)
+        moves = 2 * len(outputs) + sum(int(side.any(1).sum()) * by for side, by in sides)
+        shifts = ROWS_SHIFT[lanes] * moves * parts(layer, rows, lanes)
         loads = count_loads(layer, live.reshape(-1, *extent), 0)
         products = ROWS_SPARSE[lanes] * loads + ROWS_SHARED[lanes] * (nonzeros - loads)
         costs["rows"] = (
@@ -227,7 +232,8 @@ def conv(
         costs["columns"] = products * at.out[0] * at.out[1] / lanes + TURN * turned
     if planes is not None:
         vectors = -(-planes.length // lanes)
-        shared = len(outputs) * (PLANES_PUT * vectors + PLANES_TILE * -(-vectors // 12))
+        put = PLANES_PUT + PLANES_ADDED * len(layer.added)
+        shared = len(outputs) * (put * vectors + PLANES_TILE * -(-vectors // 12))
         shared += SPREAD * planes.spread
         per_load = PLANES_SPARSE if planes.near else PLANES_FAR
         costs["planes"] = per_load * nonzeros * vectors + shared

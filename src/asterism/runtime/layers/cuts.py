@@ -1,12 +1,13 @@
 """What `spread` copies, in kernels/layers/conv_planes.h: rows and columns of channels, to planes.
 
-Of each plane, a row of a table: its number, where its first number is in the source and in the plane,
-how many numbers its rows have, how many rows it has, and whether the next plane takes the columns
-between its own.
+Of each plane, a row of a table: its number, where its first number is in the source and where in
+the plane, how many numbers its rows have, how many rows it has, and whether the next plane takes
+the columns between its own.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -94,12 +95,14 @@ def moved_from(source: Planes, places: Indices, pitch: int) -> Copies | None:
     first = places[np.arange(len(places)), top, left].astype(np.int64)
     down, along = _step(places, first, top + 1, left), _step(places, first, top, left + 1)
     y, x = np.arange(places.shape[1]) - top[:, None], np.arange(places.shape[2]) - left[:, None]
-    inside = ((y >= 0) & (y < rows[:, None]))[:, :, None] & ((x >= 0) & (x < count[:, None]))[:, None]
+    in_row, in_column = (x >= 0) & (x < count[:, None]), (y >= 0) & (y < rows[:, None])
     grid = first[:, None, None] + y[:, :, None] * down + x[:, None] * along
-    (height, width), (channel, place) = source.size, np.divmod(first, source.size[0] * source.size[1])
+    grid[~(in_column[:, :, None] & in_row[:, None])] = -1
+    (_, width), (channel, place) = source.size, np.divmod(first, math.prod(source.size))
     row, column = np.divmod(place, width)
-    fits = column + (count - 1) * along < width
-    if not (np.where(inside, grid, -1) == places).all() or down % width or not fits[rows > 0].all():
+    repeated = along == 0 and count.max() > 1
+    wraps = (column + (count - 1) * along >= width) & (rows > 0)
+    if repeated or wraps.any() or down % width or not np.array_equal(grid, places):
         return None
     begin = source.margin + channel * source.plane + row * source.pitch + column
     table = _table(np.arange(len(places)), begin, top * pitch + left, count, rows)

@@ -120,7 +120,9 @@ class Sorted(NamedTuple):
         rows, columns = _reach(layer, self.padding)
         if out[0] + rows > self.rows or out[1] + columns > self.pitch:
             return False
-        return set(map(tuple, self.reads(layer)[0].tolist())) <= set(map(tuple, self.planes.tolist()))
+        return set(map(tuple, self.reads(layer)[0].tolist())) <= set(
+            map(tuple, self.planes.tolist())
+        )
 
 
 def sorted_input(layers: Sequence[FusedLayer], out: tuple[int, int], pitch: int) -> Sorted:
@@ -140,7 +142,7 @@ def sorted_input(layers: Sequence[FusedLayer], out: tuple[int, int], pitch: int)
 
 
 def _reach(layer: FusedLayer, padding: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of a plane, with this padding, that a convolution reads beyond its result."""
+    """Rows and columns that a convolution reads beyond its result of a plane with this padding."""
     sides = zip(
         by_place(layer.weight).shape[2:],
         *(layer.node.pair(name) for name in ("dilation", "padding", "stride")),

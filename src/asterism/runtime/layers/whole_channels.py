@@ -10,8 +10,8 @@ import asterism.runtime.layers.planes as layouts
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.convolution import by_place
 from asterism.graph.operations.operation import image
-from asterism.graph.stages import FusedLayer
 from asterism.graph.operations.shaping import gathering
+from asterism.graph.stages import FusedLayer
 from asterism.runtime.building import Planning
 from asterism.runtime.choice.cost import WholeChannels
 from asterism.runtime.layers.cuts import Copies, Taken, moved_from, taken_from
@@ -21,7 +21,7 @@ from asterism.runtime.layers.windows import CACHE, MAX_PACKED, Indices
 from asterism.runtime.steps import SCRATCH, SLACK, Buffer
 
 NEAR = 2**15  # bytes of a first-level cache
-TILE = 12  # vectors
+TILE = {4: 6, 8: 12, 16: 12}  # vectors that are summed at once, by lanes
 RUN = 16  # numbers side by side that are best copied as they are
 
 
@@ -89,7 +89,7 @@ class WholeChannelSteps(PlaceSteps):
         if max(size, (self.shapes[layer.out][0] + 1) * (out[0] + 1) * pitch) > MAX_PACKED:
             return None
         reach = (by_place(layer.weight).shape[2] - 1) * layer.node.pair("dilation")[0] * pitch
-        tile = channels // layer.node["groups"] * (TILE * self.lanes + reach)
+        tile = channels // layer.node["groups"] * (TILE[self.lanes] * self.lanes + reach)
         length = (out[0] - 1) * pitch + out[1]
         return WholeChannels(length, rows * (pitch + 8), near=4 * tile < NEAR)
 
@@ -186,7 +186,7 @@ class WholeChannelSteps(PlaceSteps):
     ) -> None:
         """The step; `lies` are pitch, plane and margin of the result."""
         ends = [each.size + SLACK * (each.space == SCRATCH) for each in (source, out)]
-        sizes = [len(copies.table), copies.along, copies.down, *lies, *ends]
+        sizes = [len(copies.table), copies.along, copies.down, *lies, *ends, int(out.kept)]
         self.add("SPREAD", layer, source, out, sizes=sizes, data=(copies.table,))
 
     # ------------------------------------------------------------------ values that are moved
@@ -214,7 +214,11 @@ class WholeChannelSteps(PlaceSteps):
             return False
         source, places, layer = self.moved[value]
         at = self.plain(source)
-        if at is None or not places.size or (wanted.plain and gathering(places, 0)["sizes"][1] >= RUN):
+        if (
+            at is None
+            or not places.size
+            or (wanted.plain and gathering(places, 0)["sizes"][1] >= RUN)
+        ):
             return False
         in_planes = source in self.planes and source not in self.values
         lies = self.planes[source][1] if in_planes else at
@@ -231,11 +235,21 @@ class WholeChannelSteps(PlaceSteps):
         source, at = self.plane_input(layer)
         channels, height, width = image(self.shapes[layer.out])
         made = Planes(channels, (height, width), at.pitch, self.wish(layer.out).gap)
+        in_place = self.in_place(layer, at, made)
+        if in_place:
+            made = at
         weights = layouts.dense_weights if dense else layouts.sparse_weights
         data = layouts.with_zeros(weights(layer, at, made), made, self.lanes)
         other, added = self.plane_added(layer, made)
-        out = self.plane_output(layer, made)
-        sizes = [len(data[1]) - 1, made.length, self.tile(layer, at), made.plane, made.margin, *added]
+        out = self.plane_output(layer, made, source if in_place else Buffer(made.total))
+        sizes = [
+            len(data[1]) - 1,
+            made.length,
+            self.tile(layer, at),
+            made.plane,
+            made.margin,
+            *added,
+        ]
         if not made.plain:
             vectors = made.length // self.lanes
             sizes[1] = len(data[4])
@@ -278,7 +292,7 @@ class WholeChannelSteps(PlaceSteps):
         at = layouts.sorted_input(others, (out[0], out[1]), pitch)
         channels, height, width = image(self.seen(layer))
         plain = Planes(channels, (height, width), width)
-        self.sorted[value] = buffer, _ = Buffer(max(at.total, 1)), at
+        self.sorted[value] = buffer, _ = Buffer(max(at.total, 1), kept=True), at
         source, lies = self.planes.get(value) or (self.rows(value, layer), plain)
         self.spread(layer, source, lies, at, buffer)
         return buffer, at
@@ -295,12 +309,27 @@ class WholeChannelSteps(PlaceSteps):
             source, at = buffer, wanted
         return source, [1, at.plane, at.margin]
 
-    def plane_output(self, layer: FusedLayer, made: Planes) -> Buffer:
+    def plane_output(self, layer: FusedLayer, made: Planes, planes: Buffer) -> Buffer:
+        """Memory for a result: `planes`, unless it has no zeros."""
         if made.plain and layer.out not in self.ends.results:
             return self.out(layer)
-        buffer = Buffer(made.total)
-        self.planes[layer.out] = buffer, made
-        return buffer
+        self.planes[layer.out] = planes, made
+        return planes
+
+    def in_place(self, layer: FusedLayer, at: Planes | Sorted, made: Planes) -> bool:
+        """Whether a result can take the place of what it is made from, channel by channel.
+
+        Half as much then has to stay in the cache. A channel must be read as a whole before any of
+        it is written, which a tile's sums are.
+        """
+        value = layer.inputs[0]
+        depthwise = layer.node["groups"] == made.channels == len(layer.weight)
+        alone = self.readers.get(value) == [layer] and not {value, layer.out} & set(
+            self.ends.results
+        )
+        fits = isinstance(at, Planes) and at.size == made.size and at.gap >= made.gap
+        vectors = min(TILE[self.lanes], self.tile(layer, at)) * self.lanes
+        return fits and depthwise and alone and not made.plain and made.length <= vectors
 
     def tile(self, layer: FusedLayer, at: Planes | Sorted) -> int:
         """Vectors of a result whose inputs stay in the first-level cache; three at least."""
