@@ -42,12 +42,54 @@ class Halving(nn.Module):
         return (y + nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 2))).relu()
 
 
+class Shortcut(nn.Module):
+    """Two convolutions that read the same with a stride, each with its own kernel and padding."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(channels, channels + 4, 3, 2, 1)
+        self.beside = nn.Conv2d(channels, channels + 4, 1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.down(x) + self.beside(x)).relu()
+
+
+class Separable(nn.Module):
+    """Channel by channel, which may be in place, and then across them."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.before = nn.Conv2d(channels, channels, 1)
+        self.deep = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.across = nn.Conv2d(channels, channels + 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.across(self.deep(self.before(x).relu()).relu()).relu()
+
+
+class Cut(nn.Module):
+    """A part of the image in a frame of zeros, with channels left out and put before it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.then = nn.Conv2d(channels + 1, channels + 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        part = x[:, 1:, ::2, 1:] if x.shape[1] > 1 else x
+        framed = nn.functional.pad(part, (1, 2, 0, 1, 2 if x.shape[1] > 1 else 1, 0))
+        return self.then(framed).relu()
+
+
 def residual(draw: st.DrawFn, inputs: int, channels: int) -> nn.Module:
     begin = nn.Conv2d(inputs, channels, 3, padding=1)
     extents = st.tuples(*[st.sampled_from([1, 3, 3, 5])] * 2)
     blocks = [Block(channels, draw(extents)) for _ in range(draw(st.integers(1, 3)))]
-    halves = draw(st.booleans())
-    after = [Halving(channels), Block(channels + 4, draw(extents))] if halves else []
+    kinds: list[type[nn.Module]] = draw(
+        st.lists(st.sampled_from([Halving, Shortcut, Separable, Cut]), max_size=2)
+    )
+    after = [kind(channels + 4 * i) for i, kind in enumerate(kinds)]
+    after += [Block(channels + 4 * len(kinds), draw(extents))] if kinds else []
+    after += [nn.AdaptiveAvgPool2d(1)] if draw(st.booleans()) else []
     return nn.Sequential(begin, nn.ReLU(), *blocks, *after)
 
 

@@ -116,7 +116,8 @@ INLINE void spread_rows(const Step *s, const Cut *c, const float *in, float *out
             out[r * pitch + i] = i < c->count ? in[r * down + i * n[S_STRIDE]] : 0;
 }
 
-/* data: what each plane takes; it becomes rows of `out`, with zeros where it has nothing. */
+/* data: what each plane takes; it becomes rows of `out`, with zeros where it has nothing. The planes are in
+   their order: what one writes beyond its end, the next one writes over. Of a pair neither does. */
 static void spread(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     const int64_t *n = s->size;
@@ -132,16 +133,14 @@ static void spread(const Step *s, const float *in, const float *other, float *ou
         if (!n[S_ZEROS]) zero_around(s, c, to);
         if (c->paired && fast == c->rows) {
             float *odd = out + c[1].plane * n[S_PLANE];
-            if (fast_rows(s, c + 1, from + 1, end + 1, odd + c[1].first, out_end) == c->rows) {
-                int64_t vectors = (c->count + 7) / 8, more = n[S_PITCH] > 8 * vectors && !n[S_ZEROS];
-                if (!n[S_ZEROS]) zero_around(s, c + 1, odd);
-                odd += c[1].first;
+            int64_t vectors = (c->count + 7) / 8, more = n[S_PITCH] > 8 * vectors && !n[S_ZEROS];
+            if (!n[S_ZEROS]) zero_around(s, c + 1, odd);
+            odd += c[1].first;
 #define SPREAD_PAIR(V) spread_pair(c, from, at, odd, n[S_PITCH], n[S_DOWN], more, V)
-                switch (vectors) { CASE(1, SPREAD_PAIR) CASE(2, SPREAD_PAIR) CASE(3, SPREAD_PAIR)
-                                   CASE(4, SPREAD_PAIR) }
-                c++;
-                continue;
-            }
+            switch (vectors) { CASE(1, SPREAD_PAIR) CASE(2, SPREAD_PAIR) CASE(3, SPREAD_PAIR)
+                               CASE(4, SPREAD_PAIR) }
+            c++;
+            continue;
         }
         spread_rows(s, c, from, at, fast, out_end);
     }

@@ -32,6 +32,7 @@ class Taken(NamedTuple):
     padding  rows of zeros, and zeros, before the first
     rows     of a plane
     pitch    numbers from one of its rows to the next
+    plane    numbers from one plane to the next
     """
 
     planes: Indices
@@ -39,6 +40,7 @@ class Taken(NamedTuple):
     padding: tuple[int, int]
     rows: int
     pitch: int
+    plane: int
 
 
 def taken_from(source: Planes, begin: int, taken: Taken) -> Copies:
@@ -57,9 +59,8 @@ def taken_from(source: Planes, begin: int, taken: Taken) -> Copies:
     count, rows = np.maximum(last - first, 0), np.maximum(bottom - top, 0)
     begins = begin + channel * source.plane + (y + top * sh) * source.pitch + x + first * sw
     table = _table(np.arange(len(channel)), begins, top * taken.pitch + first, count, rows)
-    table = table[np.lexsort((begins, y, channel))]
     if sw == 2:
-        _pair(table)
+        _pair(table, taken)
     return Copies(table, sh * source.pitch, sw)
 
 
@@ -72,12 +73,16 @@ def _table(
     return np.ascontiguousarray(np.stack(columns, 1), np.int32)
 
 
-def _pair(table: Indices) -> None:
-    """Marks planes whose columns lie between those of the next, in as many vectors."""
-    one, two = table[:-1], table[1:]
-    vectors = (table[:, 3] + 7) // 8
-    alike = (one[:, 1] + 1 == two[:, 1]) & (one[:, 4] == two[:, 4]) & (vectors[:-1] == vectors[1:])
-    for i in np.flatnonzero(alike):
+def _pair(table: Indices, taken: Taken) -> None:
+    """Marks planes whose columns lie between those of the next, in as many vectors.
+
+    Vectors of eight, and one more of zeros, must not go beyond the end of either.
+    """
+    _, begin, first, count, rows, _ = table.T
+    vectors = (count + 7) // 8
+    fits = first + (rows - 1) * taken.pitch + 8 * (vectors + 1) <= taken.plane
+    alike = (begin[:-1] + 1 == begin[1:]) & (rows[:-1] == rows[1:]) & (vectors[:-1] == vectors[1:])
+    for i in np.flatnonzero(alike & fits[:-1] & fits[1:]):
         table[i, 5] = not (i and table[i - 1, 5])
 
 

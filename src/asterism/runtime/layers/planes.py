@@ -137,7 +137,9 @@ def sorted_input(layers: Sequence[FusedLayer], out: tuple[int, int], pitch: int)
     rows, columns = max(down for down, _ in reach), max(along for _, along in reach)
     empty = Sorted(np.zeros((0, 3), np.int32), stride, padding, out[0] + rows, 0)
     found = {tuple(plane) for layer in layers for plane in empty.reads(layer)[0].tolist()}
-    table = np.array(sorted(found), np.int32).reshape(-1, 3)
+    # Of planes that take a channel's columns by turns, first the one that has the first column.
+    order = sorted(found, key=lambda plane: (*plane[:2], (plane[2] - padding[1]) % stride[1]))
+    table = np.array(order, np.int32).reshape(-1, 3)
     return empty._replace(planes=table, pitch=max(pitch, out[1] + columns))
 
 

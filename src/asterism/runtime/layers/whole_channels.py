@@ -175,9 +175,9 @@ class WholeChannelSteps(PlaceSteps):
             planes = np.zeros((at.channels, 3), np.int32)
             planes[:, 0] = np.arange(at.channels)
             rows, margin = wanted.size[0] + wanted.gap, wanted.margin
-            taken = Taken(planes, (1, 1), (0, 0), rows, wanted.pitch)
+            taken = Taken(planes, (1, 1), (0, 0), rows, wanted.pitch, wanted.plane)
         else:
-            taken, margin = Taken(*wanted[:5]), 0
+            taken, margin = Taken(*wanted[:5], wanted.plane), 0
         copies = taken_from(at, at.margin if begin is None else begin, taken)
         self.add_spread(layer, source, copies, out, [wanted.pitch, wanted.plane, margin])
 
