@@ -24,9 +24,11 @@ static void turn(const Step *s, const float *in, const float *other, float *out,
 enum { D_PLACES, D_TAPS, D_OUTPUTS };
 enum { NEAR_WEIGHTS = 6144 }; /* that stay in the first-level cache, with inputs beside them */
 
-/* Sixteen outputs of several places. What a tap reads is as far from each place. */
+/* Sixteen outputs of several places. What a tap reads is as far from each place. If they are all as far
+   `apart`, each fourth is enough to find the others: there are not registers for as many addresses. */
 INLINE void places_tile(const Step *s, const float *in, float *out, const int32_t *places,
-                        const float *weights, const float *bias, int64_t width, const int count)
+                        const float *weights, const float *bias, int64_t width, int64_t apart,
+                        const int even, const int count)
 {
     enum { HALVES = 16 / WIDTH };
     const int32_t *taps = s->data[1];
@@ -39,10 +41,12 @@ INLINE void places_tile(const Step *s, const float *in, float *out, const int32_
     }
     for (int64_t k = 0; k < s->size[D_TAPS]; k++, weights += 16) {
         Vec w[HALVES];
-        int64_t tap = taps[k];
+        int64_t tap = taps[k], next[4] = {tap, tap + apart, tap + 2 * apart, tap + 3 * apart};
+        if (even)
+            UNROLL for (int i = 0; i < 4; i++) OPAQUE(next[i]);
         UNROLL for (int v = 0; v < HALVES; v++) w[v] = *(const Vec *)(weights + v * WIDTH);
         UNROLL for (int p = 0; p < count; p++) {
-            Vec x = splat(from[p][tap]);
+            Vec x = splat(even ? from[p / 4 * 4][next[p % 4]] : from[p][tap]);
             if (HALVES > 1) IN_REGISTER(x);
             UNROLL for (int v = 0; v < HALVES; v++) acc[p][v] += x * w[v];
         }
@@ -72,13 +76,18 @@ static void dense_places(const Step *s, const float *in, const float *other, flo
     for (int64_t first = 0; first < n[D_OUTPUTS]; first += group)
         for (int64_t p = 0; p < n[D_PLACES]; p += step) {
             int64_t at = p + step > n[D_PLACES] ? n[D_PLACES] - step : p;
+            int64_t apart = step > 1 ? places[at + 1] - places[at] : 0, even = step > 4;
+            for (int64_t i = at + 1; i < at + step; i++) even &= places[i] - places[i - 1] == apart;
             for (int64_t o = first; o < n[D_OUTPUTS] && o < first + group; o += 16) {
-#define PLACES_OF(COUNT) places_tile(s, in, out + at * n[D_OUTPUTS] + o, places + at, \
-                                     weights + o * n[D_TAPS], bias + o, n[D_OUTPUTS] - o, COUNT)
-                if (step > 1)
-                    PLACES_OF(PLACES);
+#define PLACES_OF(EVEN, COUNT) places_tile(s, in, out + at * n[D_OUTPUTS] + o, places + at, \
+                                           weights + o * n[D_TAPS], bias + o, n[D_OUTPUTS] - o, \
+                                           apart, EVEN, COUNT)
+                if (even)
+                    PLACES_OF(1, PLACES);
+                else if (step > 1)
+                    PLACES_OF(0, PLACES);
                 else
-                    PLACES_OF(1);
+                    PLACES_OF(0, 1);
             }
         }
 }

@@ -162,7 +162,7 @@ INLINE void put_planes(const Step *s, Vec *acc, const float *added, float *out, 
         UNROLL for (int v = 0; v < vectors; v++) acc[v] = larger(splat(0), acc[v]);
     if (valid)
         UNROLL for (int v = 0; v < vectors; v++)
-            acc[v] = (Vec)((VecI)acc[v] & *(const VecI *)(valid + at + v * WIDTH));
+            acc[v] = (Vec)((VecI)acc[v] & (VecI)*(const Vec *)(valid + at + v * WIDTH));
     UNROLL for (int v = 0; v < vectors; v++) *(Vec *)(out + v * WIDTH) = acc[v];
 }
 

@@ -35,6 +35,7 @@ ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
 PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.92, 1.15, 0.55  # cycles for a vector of products
 PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a tile; a number
 PLANES_ADDED = 1.5  # for a vector that is added to results
+PLANES_SPLIT = {4: 0.0, 8: 0.1, 16: 0.4}  # more, for a vector of products across two cache lines
 PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of products
 PLACES_TURN = 0.4  # for a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
@@ -236,12 +237,27 @@ def conv(
         shared = len(outputs) * (put * vectors + PLANES_TILE * -(-vectors // 12))
         shared += SPREAD * planes.spread
         per_load = PLANES_SPARSE if planes.near else PLANES_FAR
-        costs["planes"] = per_load * nonzeros * vectors + shared
+        # What is not in the kernel's middle lies across two cache lines.
+        middle = _middle(layer, extent)
+        beside = nonzeros - (
+            0 if middle is None else int(live[:, middle :: extent[1] * extent[2]].sum())
+        )
+        split = PLANES_SPLIT[lanes] * beside
+        costs["planes"] = (per_load * nonzeros + split) * vectors + shared
         if layer.node["groups"] == 1:
             costs["quads"] = PLANES_DENSE * quads * vectors + shared
     for kernel in costs.keys() - liked if liked else ():
         costs[kernel] += SPREAD * len(weight) * at.out[0] * (at.out[1] + 8)
     return _choose("conv", costs, np.count_nonzero(weight) / max(1, weight.size), layer.place)
+
+
+def _middle(layer: FusedLayer, extent: tuple[int, ...]) -> int | None:
+    """The place in the kernel that reads its input where the result is."""
+    sides = zip(extent[1:], layer.node.pair("padding"), layer.node.pair("dilation"), strict=True)
+    (height, row), (width, column) = ((size, divmod(pad, by)) for size, pad, by in sides)
+    if row[1] or column[1] or row[0] >= height or column[0] >= width:
+        return None
+    return row[0] * width + column[0]
 
 
 def dense_places(layer: FusedLayer, places: int, lanes: int) -> float:

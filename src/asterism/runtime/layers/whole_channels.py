@@ -18,7 +18,7 @@ from asterism.runtime.layers.cuts import Copies, Taken, moved_from, taken_from
 from asterism.runtime.layers.places import PlaceSteps
 from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.windows import CACHE, MAX_PACKED, Indices
-from asterism.runtime.steps import SCRATCH, SLACK, Buffer
+from asterism.runtime.steps import INPUT, OUTPUT, SCRATCH, SLACK, Buffer
 
 NEAR = 2**15  # bytes of a first-level cache
 TILE = {4: 6, 8: 12, 16: 12}  # vectors that are summed at once, by lanes
@@ -144,8 +144,9 @@ class WholeChannelSteps(PlaceSteps):
             found = self.planes[value][1]
             if found.pitch >= least.pitch and found.gap >= least.gap:
                 return self.planes[value]
-        if least.plain:
+        if least.plain and self.rows(value, layer).space not in (INPUT, OUTPUT):
             return self.rows(value, layer), least
+        # Also what is the caller's: beyond its end nothing may be read.
         buffer = Buffer(least.total)
         if value not in self.values and self.spread_moved(value, least, buffer):
             self.planes[value] = buffer, least
