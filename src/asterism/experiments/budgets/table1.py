@@ -40,6 +40,11 @@ PAPER_SHARES = {
 }
 
 
+HALF = 0.0064, 0.0063, 0.0085
+THIRD = 0.0043, 0.0042, 0.0057
+"""Of the share of weights that the paper leaves in its three rows."""
+
+
 ALL_LAYERS_LIGHTLY = {"*": 1.0}
 """Surgery on a network that has hardly been trained: the authors' rates would leave nothing."""
 
@@ -176,7 +181,11 @@ QUICK = Budget(
 STANDARD = Budget(
     {
         "dense": Dense(epochs=12),
-        **rows((0.0064, 0.0063, 0.0085), epochs=(10, 2, 12)),
+        **rows(HALF, epochs=(10, 2, 12)),
+        **{
+            f"{key}@{100 * density:g}": rows(THIRD, epochs=(10, 2, 12))[key]
+            for key, density in zip(PAPER_SHARES, THIRD, strict=True)
+        },
         # AST itself, lam = 0, at the density and the epochs of re-weighted ℓ1.
         "ast_l1": Then(
             AST(ReweightedL1(0.1), density=0.0064, cut_epochs=4, retrain_epochs=0),
