@@ -8,12 +8,15 @@ the columns between its own.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from asterism.runtime.layers.planes import Planes
 from asterism.runtime.layers.windows import Indices
+
+Numbers = npt.NDArray[np.integer[Any]]
 
 
 class Copies(NamedTuple):
@@ -58,19 +61,19 @@ def taken_from(source: Planes, begin: int, taken: Taken) -> Copies:
     last = np.clip(-((x - width) // sw), 0, taken.pitch)
     count, rows = np.maximum(last - first, 0), np.maximum(bottom - top, 0)
     begins = begin + channel * source.plane + (y + top * sh) * source.pitch + x + first * sw
-    table = _table(np.arange(len(channel)), begins, top * taken.pitch + first, count, rows)
+    table = _table(begins, top * taken.pitch + first, count, rows)
     if sw == 2:
         _pair(table, taken)
     return Copies(table, sh * source.pitch, sw)
 
 
-def _table(
-    number: Indices, begin: Indices, first: Indices, count: Indices, rows: Indices
-) -> Indices:
+def _table(begin: Numbers, first: Numbers, count: Numbers, rows: Numbers) -> Indices:
     nothing = (rows == 0) | (count == 0)
-    begin, first, rows = (np.where(nothing, 0, column) for column in (begin, first, rows))
-    columns = [number, begin, first, count, rows, np.zeros_like(rows)]
-    return np.ascontiguousarray(np.stack(columns, 1), np.int32)
+    table = np.zeros((len(rows), 6), np.int32)
+    table[:, 0] = np.arange(len(rows))
+    for place, column in enumerate((begin, first, count, rows), 1):
+        table[:, place] = np.where(nothing, 0, column)
+    return table
 
 
 def _pair(table: Indices, taken: Taken) -> None:
@@ -110,11 +113,11 @@ def moved_from(source: Planes, places: Indices, pitch: int) -> Copies | None:
     if repeated or wraps.any() or down % width or not np.array_equal(grid, places):
         return None
     begin = source.margin + channel * source.plane + row * source.pitch + column
-    table = _table(np.arange(len(places)), begin, top * pitch + left, count, rows)
+    table = _table(begin, top * pitch + left, count, rows)
     return Copies(table, down // width * source.pitch, max(1, along))
 
 
-def _step(places: Indices, first: Indices, row: Indices, column: Indices) -> int:
+def _step(places: Indices, first: Numbers, row: Numbers, column: Numbers) -> int:
     """How far the numbers at a row and column of each plane are from its first; 0 if unknown."""
     _, height, width = places.shape
     inside = np.flatnonzero((row < height) & (column < width) & (first >= 0))
