@@ -143,3 +143,39 @@ def test_values_stay_packed_from_row_to_row(width: int, level: str) -> None:
     with cost.planning_for(cost.Machine(only=frozenset(["conv rows"]))):
         net = assert_same(model, torch.randn(2, 3, 9, width))
     assert [step.kernel for step in net.plans[0].steps] == ["PACK", *["CONV_ROWS"] * 5]
+
+
+PLANES = cost.Machine(only=frozenset(["conv planes"]))
+
+
+@pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
+@pytest.mark.parametrize(
+    ("block", "steps"),
+    [
+        # Its input is sorted once for both convolutions.
+        (Shortcut(8), ["SPREAD", "CONV_PLANES", "CONV_PLANES"]),
+        # Two slices and channels of zeros are one copy, to where they are added.
+        (Halving(8), ["SPREAD", "CONV_PLANES", "SPREAD", "CONV_PLANES"]),
+        (Separable(8), ["CONV_PLANES"] * 3),
+        (nn.AdaptiveAvgPool2d(1), ["POOL_AVERAGE"]),
+    ],
+)
+def test_nothing_is_copied_twice(block: nn.Module, steps: list[str], level: str) -> None:
+    if level == "none":
+        pytest.skip("no steps there")
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), block).eval()
+    with cost.planning_for(PLANES):
+        net = assert_same(model, torch.randn(2, 3, 10, 12))
+        found = [step.kernel for step in net.plans[0].steps]
+    # The network's input is brought to planes; of its result the zeros may have to go.
+    assert found[:2] == ["SPREAD", "CONV_PLANES"]
+    assert found[2:] in (steps, [*steps, "SPREAD"])
+
+
+@pytest.mark.skipif(library.load() is None, reason="the kernels are not built")
+def test_channel_by_channel_a_result_takes_the_place_of_its_input() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), Separable(8)).eval()
+    with cost.planning_for(PLANES):
+        net = assert_same(model, torch.randn(2, 3, 5, 6))
+        deep = next(step for step in net.plans[0].steps if step.layer.node["groups"] == 8)
+    assert deep.source is deep.out
