@@ -61,7 +61,7 @@ PICTURES = (
             ("standard", "reweighted_l1"): "ours, ℓ1",
             ("standard", "reweighted_l2"): "ours, ℓ2",
             ("standard", "focuss"): "ours, FOCUSS",
-            ("record", "front@1540"): "ours, 1,540 weights",
+            ("record", "long@1540"): "ours, 1,540 weights",
             ("record", "record@1239"): "ours, 1,239 weights",
         },
         LENET5,

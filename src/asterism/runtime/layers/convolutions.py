@@ -29,9 +29,17 @@ class Convolutions(PackedRowSteps):
 
     def __init__(self, planning: Planning) -> None:
         super().__init__(planning)
-        self.likes: dict[int, set[str]] = {}  # of values: the kernels of those that read them
+        self.placed: dict[int, float] = {}
+        self._note_wishes(planning.layers)
         self.placed = self._placed(planning.layers)
-        for layer in reversed(planning.layers):
+        if self.placed:  # their wishes do not count
+            self._note_wishes(planning.layers)
+
+    def _note_wishes(self, layers: Sequence[FusedLayer]) -> None:
+        """How each convolution would have the values that it reads."""
+        self.likes: dict[int, set[str]] = {}  # of values: the kernels of those that read them
+        self.wanted, self.striding = {}, {}
+        for layer in reversed(layers):
             if layer.node.op != "conv" or layer.place in self.placed:
                 continue
             kernel = self.choose(layer)[0].kernel

@@ -71,8 +71,9 @@ class WholeChannelSteps(PlaneValues):
         if max(size, (self.shapes[layer.out][0] + 1) * (out[0] + 1) * pitch) > MAX_PACKED:
             return None
         reach = (by_place(layer.weight).shape[2] - 1) * layer.node.pair("dilation")[0] * pitch
-        tile = channels // layer.node["groups"] * (TILE[self.lanes] * self.lanes + reach)
         length = (out[0] - 1) * pitch + out[1]
+        numbers = min(TILE[self.lanes] * self.lanes, length)
+        tile = channels // layer.node["groups"] * (numbers + reach)
         return WholeChannels(length, rows * (pitch + 8), near=4 * tile < NEAR)
 
     def is_planes(self, value: int) -> bool:
