@@ -65,7 +65,7 @@ static void combine(const Step *s, const float *in, const float *other, float *o
 enum { PART = 512 };
 
 /* size: outer, length, inner; and if there are zeros among them, as in conv_planes.h, how far each of the
-   outer is from the next, where the first is, and how many numbers of it are none. */
+   outer is from the next, where the first is, and over how many numbers the mean is. */
 static void mean(const Step *s, const float *in, const float *other, float *out, int64_t images)
 {
     int64_t length = s->size[1], inner = s->size[2], count = s->size[5] ? s->size[5] : length;

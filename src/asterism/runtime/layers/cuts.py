@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asterism.runtime.layers.planes import Planes
+from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.windows import Indices
 
 Numbers = npt.NDArray[np.integer[Any]]
@@ -27,43 +27,25 @@ class Copies(NamedTuple):
     along: int
 
 
-class Taken(NamedTuple):
-    """Which rows and columns of channels go to planes.
-
-    planes   of each: its channel, its first row and its first column
-    stride   rows and columns from one that is taken to the next
-    padding  rows of zeros, and zeros, before the first
-    rows     of a plane
-    pitch    numbers from one of its rows to the next
-    plane    numbers from one plane to the next
-    """
-
-    planes: Indices
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    rows: int
-    pitch: int
-    plane: int
-
-
-def taken_from(source: Planes, begin: int, taken: Taken) -> Copies:
+def taken_from(source: Planes, begin: int, wanted: Sorted) -> Copies:
     """What goes to each plane.
 
     source  how the channels lie
     begin   where the first of them is
+    wanted  which of their rows and columns, and how the planes lie
     """
-    channel, y, x = taken.planes.astype(np.int64).T
-    (sh, sw), (above, beside), (height, width) = taken.stride, taken.padding, source.size
+    channel, y, x = wanted.planes.astype(np.int64).T
+    (sh, sw), (above, beside), (height, width) = wanted.stride, wanted.padding, source.size
     # The first row of the plane that has numbers, and the one after its last; the same for columns.
     top, first = -(-np.maximum(0, above - y) // sh), -(-np.maximum(0, beside - x) // sw)
     y, x = y - above, x - beside
-    bottom = np.clip(-((y - height) // sh), 0, taken.rows)
-    last = np.clip(-((x - width) // sw), 0, taken.pitch)
+    bottom = np.clip(-((y - height) // sh), 0, wanted.rows)
+    last = np.clip(-((x - width) // sw), 0, wanted.pitch)
     count, rows = np.maximum(last - first, 0), np.maximum(bottom - top, 0)
     begins = begin + channel * source.plane + (y + top * sh) * source.pitch + x + first * sw
-    table = _table(begins, top * taken.pitch + first, count, rows)
+    table = _table(begins, top * wanted.pitch + first, count, rows)
     if sw == 2:
-        _pair(table, taken)
+        _pair(table, wanted)
     return Copies(table, sh * source.pitch, sw)
 
 
@@ -76,14 +58,14 @@ def _table(begin: Numbers, first: Numbers, count: Numbers, rows: Numbers) -> Ind
     return table
 
 
-def _pair(table: Indices, taken: Taken) -> None:
+def _pair(table: Indices, wanted: Sorted) -> None:
     """Marks planes whose columns lie between those of the next, in as many vectors.
 
     Vectors of eight, and one more of zeros, must not go beyond the end of either.
     """
     _, begin, first, count, rows, _ = table.T
     vectors = (count + 7) // 8
-    fits = first + (rows - 1) * taken.pitch + 8 * (vectors + 1) <= taken.plane
+    fits = first + (rows - 1) * wanted.pitch + 8 * (vectors + 1) <= wanted.plane
     alike = (begin[:-1] + 1 == begin[1:]) & (rows[:-1] == rows[1:]) & (vectors[:-1] == vectors[1:])
     for i in np.flatnonzero(alike & fits[:-1] & fits[1:]):
         table[i, 5] = not (i and table[i - 1, 5])

@@ -11,7 +11,7 @@ from asterism.graph.operations.operation import image
 from asterism.graph.operations.shaping import gathering
 from asterism.graph.stages import FusedLayer
 from asterism.runtime.building import Planning
-from asterism.runtime.layers.cuts import Copies, Taken, moved_from, taken_from
+from asterism.runtime.layers.cuts import Copies, moved_from, taken_from
 from asterism.runtime.layers.places import PlaceSteps
 from asterism.runtime.layers.planes import Planes, Sorted
 from asterism.runtime.layers.windows import Indices
@@ -107,14 +107,10 @@ class PlaneValues(PlaceSteps):
         wanted  how they are to lie in `out`
         begin   of the first plane; by default as `at` says
         """
+        margin = wanted.margin if isinstance(wanted, Planes) else 0
         if isinstance(wanted, Planes):
-            planes = np.zeros((at.channels, 3), np.int32)
-            planes[:, 0] = np.arange(at.channels)
-            rows, margin = wanted.size[0] + wanted.gap, wanted.margin
-            taken = Taken(planes, (1, 1), (0, 0), rows, wanted.pitch, wanted.plane)
-        else:
-            taken, margin = Taken(*wanted[:5], wanted.plane), 0
-        copies = taken_from(at, at.margin if begin is None else begin, taken)
+            wanted = wanted.each()
+        copies = taken_from(at, at.margin if begin is None else begin, wanted)
         self.add_spread(layer, source, copies, out, [wanted.pitch, wanted.plane, margin])
 
     def add_spread(

@@ -60,6 +60,13 @@ class Planes(NamedTuple):
     def total(self) -> int:
         return self.margin + self.channels * self.plane
 
+    def each(self) -> Sorted:
+        """The channels as planes that have all of their rows and columns."""
+        planes = np.zeros((self.channels, 3), np.int32)
+        planes[:, 0] = np.arange(self.channels)
+        aligned = self.aligned and not self.plain
+        return Sorted(planes, (1, 1), (0, 0), self.size[0] + self.gap, self.pitch, aligned)
+
     def valid(self, lanes: int) -> Array:
         """Of each number of a channel, in whole vectors, whether it is one: all bits or none."""
         rows = np.zeros((self.size[0], self.pitch), np.uint32)
