@@ -15,21 +15,22 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from asterism import compact, live_forward, load_state_dict, runtime, save
-from asterism.experiments.data import Dataset, Split, load, with_validation
+from asterism import compact, live_forward, load_state_dict, save
+from asterism.experiments.data import Dataset, load, with_validation
 from asterism.experiments.data.augmentation import Distort, Shift
+from asterism.experiments.few_values import (
+    Learning,
+    bits_by_parameter,
+    error_of_file,
+    learn_codebooks,
+)
 from asterism.experiments.methods import Regrowth
 from asterism.experiments.networks import lenet5
-from asterism.experiments.training import batches, train
-from asterism.export.codebooks import Codebooks
-from asterism.scaling.schedules import warmup_cosine
+from asterism.experiments.training import train
 from asterism.storage.atomic_files import write_json
-from asterism.weights.metrics import error_percent
 
-BATCH, SETTLED = 128, 0.6
 SETTINGS = ("bits", "bias_bits", "price", "epochs", "lr")
 
 
@@ -60,10 +61,11 @@ def main() -> None:
     for number, nonzeros in enumerate(options.nonzeros):
         regrow(network, data, nonzeros, seed + 1000 * number)
     small = compact(network).model
-    quantise(small, data, options, seed)
+    bits = bits_by_parameter(small, options.bits, options.bias_bits)
+    how = Learning(options.epochs, options.lr, options.price, augment=Shift(1))
+    learn_codebooks(small, data, bits, how, seed + 5000, report)
     small = compact(small, in_order=True).model  # bits have a price: more weights are zero now
     path = options.out / options.network.name
-    bits = bits_of(small, options)
     size = save(small, path, example_inputs=data.train.images[:1], mode="small", bits=bits)
     result = {
         "file": path.name,
@@ -79,6 +81,10 @@ def main() -> None:
         result["test_error_percent"] = error_of_file(path, data.test)
     write_json(path.with_suffix(".json"), result)
     print({key: value for key, value in result.items() if key != "command"})
+
+
+def report(epoch: int, error: float) -> None:
+    print(f"epoch {epoch}: validation error {error:.2f} %", flush=True)
 
 
 def regrow(network: nn.Module, data: Dataset, nonzeros: int, seed: int) -> None:
@@ -97,47 +103,6 @@ def regrow(network: nn.Module, data: Dataset, nonzeros: int, seed: int) -> None:
         watch=lambda record: print(record["nonzeros"], record["validation_error_percent"]),
     )
     network.load_state_dict(small.expand())
-
-
-def bits_of(network: nn.Module, options: argparse.Namespace) -> dict[str, int]:
-    """By parameter: those of weights as asked, layer after layer, and those of biases."""
-    named = dict(network.named_parameters())
-    weights = [name for name, param in named.items() if param.dim() > 1]
-    asked = options.bits * len(weights) if len(options.bits) == 1 else options.bits
-    return dict.fromkeys(named, options.bias_bits) | dict(zip(weights, asked, strict=True))
-
-
-def quantise(network: nn.Module, data: Dataset, options: argparse.Namespace, seed: int) -> None:
-    """Learns the codebooks on shifted images, through the live weights.
-
-    After SETTLED of the epochs the codebooks stay as they are, as each change moves many weights at
-    once: from then on weights choose among them. The price of a bit, if there is one, rises during
-    the first half.
-    """
-    forward = live_forward(network, data.train.images[:1])
-    sgd = torch.optim.SGD(network.parameters(), lr=options.lr, momentum=0.9, nesterov=True)
-    optimizer = Codebooks(sgd, network, bits_of(network, options))
-    images, epochs = len(data.train.labels), options.epochs
-    rate, steps = warmup_cosine(options.lr), epochs * -(-images // BATCH)
-    for epoch in range(epochs):
-        optimizer.price = options.price * min(1, 2 * epoch / epochs)
-        if epoch == int(SETTLED * epochs):
-            optimizer.renew_every = steps + 1
-        for batch in batches(data.train, images, seed + 5000, epoch, BATCH, Shift(1)):
-            optimizer.param_groups[0]["lr"] = rate(optimizer.steps / steps)
-            optimizer.zero_grad()
-            loss = F.cross_entropy(forward(batch.images), batch.labels)
-            torch.autograd.backward(loss)
-            optimizer.step()
-        error = error_percent(forward, data.validation.images, data.validation.labels)
-        print(f"epoch {epoch + 1} of {epochs}: validation error {error:.2f} %", flush=True)
-
-
-def error_of_file(path: Path, split: Split) -> float:
-    """In per cent, of the file as the runtime runs it."""
-    net = runtime.load(path)
-    outputs = torch.from_numpy(net(split.images.numpy()))
-    return 100 * int((outputs.argmax(1) != split.labels).sum()) / len(split.labels)
 
 
 if __name__ == "__main__":

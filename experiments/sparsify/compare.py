@@ -21,10 +21,12 @@ import torch
 import asterism
 from asterism.cli.factories import make_data, make_model
 from asterism.experiments.jobs import load_model
+from asterism.export.checkpoints import write_checkpoint
 from asterism.storage.atomic_files import read_json, write_json
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "compare" / "searches.json"
+RUNS = Path("runs/compare")
 SEEDS = 3
 
 
@@ -81,12 +83,15 @@ def search(name: str, seed: int, own: dict[str, Any], dense: Path | None) -> Non
     torch.manual_seed(seed)
     task = asterism.supervised(**make_data(f"{HERE / case.data}"))
     model = make_model(f"{HERE / case.model}")
-    if dense is None:
+    trained = (dense or RUNS / name) / f"dense-{seed}" / "model.safetensors"
+    if dense is None and not trained.exists():
         task.fit(model, torch.optim.AdamW(model.parameters(), lr=2e-3), case.dense_epochs)
-    else:
-        model.load_state_dict(load_model(dense / f"dense-{seed}" / "model.safetensors"))
+        trained.parent.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(trained, model.state_dict())
+    model.load_state_dict(load_model(trained))
+    torch.manual_seed(seed)  # both searches draw the same
     before = task.evaluate(model)
-    folder = Path("runs/compare") / f"{name}-{seed}-{len(own)}"
+    folder = RUNS / f"{name}-{seed}-{len(own)}"
     asked: dict[str, Any] = {"max_drop": case.max_drop, "max_epochs": case.max_epochs, **own}
     result = asterism.sparsify(model, task, run=folder, resume=folder.exists(), **asked)
     found = {

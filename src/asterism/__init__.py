@@ -62,6 +62,7 @@ _HOME = {
     "Splicing": "scaling.splicing",
     **dict.fromkeys(["Compacted", "compact"], "graph.compaction"),
     **dict.fromkeys(["load_state_dict", "save"], "export.checkpoints"),
+    "fold_norms": "export.folding",
     **dict.fromkeys(["Imported", "from_onnx"], "export.imported"),
     **dict.fromkeys(["FormatError", "InputError"], "errors"),
     **dict.fromkeys(["Point", "TrialRecord"], "search.pareto"),

@@ -71,6 +71,7 @@ METHOD_NAMES = {
     "focuss": "FOCUSS (p = 0.5)",
     "ast_l1": "AST itself (ℓ1, lam = 0)",
     "gradual_l1": "Gradual re-weighted ℓ1",
+    "slowly_l1": "Gradual re-weighted ℓ1, slowly",
     "gradual_l2": "Gradual re-weighted ℓ2",
     "gradual_focuss": "Gradual FOCUSS (p = 0.5)",
     "dns": "DNS",

@@ -21,6 +21,7 @@ LR, WEIGHT_DECAY = 0.05, 2e-4
 
 PENALTIES: dict[str, tuple[Penalty, float]] = {
     "gradual_l1": (ReweightedL1(0.3), 0.05),
+    "slowly_l1": (ReweightedL1(0.3), 0.025),
     "gradual_l2": (ReweightedL2(1.0), 1.0),
     "gradual_focuss": (Focuss(0.5, 0.3), 0.5),
 }
@@ -69,19 +70,33 @@ def row(key: str, density: float, epochs: Epochs) -> Method:
     return cut_and_retrained(density, epochs, GradualReweighting, penalty=penalty, lam=lam)
 
 
-def budget(model: str, epochs: Epochs, keys: dict[float, tuple[str, ...]]) -> Budget:
-    """The dense network, and at each density its rows, keys as in "magnitude@5" for 5 %."""
+def budget(
+    model: str,
+    epochs: Epochs,
+    keys: dict[float, tuple[str, ...]],
+    others: dict[str, Method] | None = None,
+) -> Budget:
+    """The dense network, and at each density its rows, keys as in "magnitude@5" for 5 %.
+
+    model   the network's name
+    epochs  of all rows but the others
+    keys    by density
+    others  further rows
+    """
     dense = Dense(epochs=epochs.dense, lr=0.1, weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP)
     rows = {
         f"{key}@{100 * density:g}": row(key, density, epochs)
         for density, wanted in keys.items()
         for key in wanted
     }
-    return Budget({"dense": dense, **rows}, batch_size=64, model=model)
+    return Budget({"dense": dense, **rows, **(others or {})}, batch_size=64, model=model)
 
 
 MAIN = ("gradual_l1", "magnitude")
-ALL = (*PENALTIES, "magnitude", "rigl")
+ALL = ("gradual_l1", "gradual_l2", "gradual_focuss", "magnitude", "rigl")
 
-CIFAR10 = budget("resnet8", Epochs(60, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL})
+# The smallest file is made from this: a longer cut with half of the pull, and longer retraining.
+SLOWLY = {"slowly_l1@15": row("slowly_l1", 0.15, Epochs(60, 12, 24))}
+
+CIFAR10 = budget("resnet8", Epochs(60, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL}, SLOWLY)
 RESNET20 = budget("resnet20", Epochs(60, 12, 12), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN})
