@@ -25,8 +25,10 @@ def network() -> nn.Module:
 
 def test_bits_are_given_to_all_layers_or_one_by_one() -> None:
     assert bits_by_parameter(network(), [3], 6) == {
-        **{"0.weight": 3, "0.bias": 6},
-        **{"3.weight": 3, "3.bias": 6},
+        "0.weight": 3,
+        "0.bias": 6,
+        "3.weight": 3,
+        "3.bias": 6,
     }
     assert bits_by_parameter(network(), [4, 2], 6)["3.weight"] == 2
     with pytest.raises(ValueError, match="argument"):

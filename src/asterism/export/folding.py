@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +22,14 @@ from asterism.graph.network import Node
 
 
 @torch.no_grad()
-def fold_norms(model: nn.Module, example_inputs: Tensor) -> nn.Module:
+def fold_norms(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> nn.Module:
     """A copy in evaluation mode, each batch norm part of the convolution or linear layer before it.
 
     It gives the same outputs, up to rounding. A batch norm stays where something else reads the
     convolution as well, where another kind of layer comes before it, or where either is used twice.
 
     model           stays as it is; networks that `save` cannot capture are an InputError
-    example_inputs  an input of it, of any batch size
+    example_inputs  what it is called with, of any batch size
 
     >>> small = nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.BatchNorm2d(2))
     >>> [name for name, _ in fold_norms(small, torch.zeros(1, 1, 5, 5)).named_parameters()]

@@ -67,6 +67,13 @@ def compress(
     epochs: Annotated[
         int, typer.Option(min=0, help="With --max-drop: epochs of retraining the codebooks.")
     ] = 0,
+    fold_norms: Annotated[
+        bool,
+        typer.Option(
+            "--fold-norms",
+            help="Make batch norms part of the convolutions; their state_dict keys go.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="The file to write; default CHECKPOINT.asterism.")
     ] = None,
@@ -97,11 +104,12 @@ def compress(
     checkpoint, model, data = source.path, source.model, source.data
     out = out or checkpoint.with_suffix(".asterism")
     if source.is_onnx:
-        if model is not None or data is not None or max_drop is not None:
+        if model is not None or data is not None or max_drop is not None or fold_norms:
             raise InputError("an ONNX file has its own network: give --bits, and then evaluate it")
         _report(_from_onnx(source, out, mode, bits), text, as_json)
         return
     say_loading_torch()
+    from asterism.export import folding
     from asterism.export.checkpoints import read_with_graph, save, write_checkpoint
     from asterism.search.bit_widths import choose_bits
     from asterism.search.limits import Goal
@@ -112,6 +120,11 @@ def compress(
     if max_drop is not None and model is None:
         raise InputError(
             "--max-drop measures the network: add --model net.py:model --data net.py:loaders"
+        )
+    if fold_norms and (model is None or out.suffix == ".safetensors"):
+        raise InputError(
+            "--fold-norms changes the network: add --model net.py:model --data net.py:loaders, and"
+            " write an .asterism file"
         )
     if epochs and max_drop is None:
         raise InputError("--epochs is for --max-drop: give both")
@@ -130,6 +143,8 @@ def compress(
     else:
         network, task = source.network(), source.task()
         example = by_position(network, task.example_inputs(network))
+        if fold_norms:
+            network = folding.fold_norms(network, example)
         if max_drop is None:
             size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)
         else:
