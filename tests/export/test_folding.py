@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.parametrizations import weight_norm
 
 from asterism import fold_norms, runtime, save
 from asterism.experiments.networks import resnet8, resnet20
@@ -51,8 +52,20 @@ CASES = {
     "without bias": (lambda: stack(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4)), IMAGES, 0),
     "in groups": (lambda: stack(nn.Conv2d(3, 6, 3, groups=3), nn.BatchNorm2d(6)), IMAGES, 0),
     "transposed": (lambda: stack(nn.ConvTranspose2d(3, 4, 2), nn.BatchNorm2d(4)), IMAGES, 0),
-    "linear": (lambda: stack(nn.Linear(9, 4), nn.BatchNorm1d(4), nn.ReLU()), (5, 9), 0),
+    "linear": (lambda: stack(nn.Linear(9, 4), nn.BatchNorm1d(4), nn.ReLU()), (5, 9), 1),
     "not affine": (lambda: stack(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=False)), IMAGES, 0),
+    "transposed, in groups": (
+        lambda: stack(nn.ConvTranspose2d(3, 6, 2, groups=3), nn.BatchNorm2d(6)),
+        IMAGES,
+        1,
+    ),
+    "weight norm": (
+        lambda: stack(weight_norm(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4)),
+        IMAGES,
+        1,
+    ),
+    "linear over rows": (lambda: stack(nn.Linear(9, 4), nn.BatchNorm1d(4)), (5, 4, 9), 1),
+    "one dimension": (lambda: stack(nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4)), (4, 3, 9), 0),
     "first of all": (lambda: stack(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3)), IMAGES, 1),
     "after a ReLU": (lambda: stack(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.BatchNorm2d(4)), IMAGES, 1),
     "read elsewhere": (Read, IMAGES, 1),

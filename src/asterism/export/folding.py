@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.nn.utils.parametrize import is_parametrized
 
 from asterism.graph.capture import capture
 from asterism.graph.network import Node
@@ -23,7 +24,7 @@ from asterism.graph.network import Node
 
 @torch.no_grad()
 def fold_norms(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> nn.Module:
-    """A copy in evaluation mode, each batch norm part of the convolution or linear layer before it.
+    """A copy in evaluation mode, each batch norm part of the convolution before it.
 
     It gives the same outputs, up to rounding. A batch norm stays where something else reads the
     convolution as well, where another kind of layer comes before it, or where either is used twice.
@@ -41,12 +42,11 @@ def fold_norms(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> n
     readers = Counter([*(value for node in graph.nodes for value in node.inputs), *graph.outputs])
     owners = {value: _owner(node, names) for value, node in enumerate(graph.nodes, 1)}
     uses = Counter(owners.values())
-    for value, norm in owners.items():
-        before = graph.nodes[value - 1].inputs[0]
+    for norm, node in zip(owners.values(), graph.nodes, strict=True):
+        before = node.inputs[0] if node.inputs else 0
         layer = owners.get(before)
-        if norm is None or layer is None or readers[before] > 1 or uses[norm] + uses[layer] > 2:
-            continue
-        _fold(folded, layer, norm)
+        if norm and layer and readers[before] == uses[norm] == uses[layer] == 1:
+            _fold(folded, layer, norm)
     return folded
 
 
@@ -57,14 +57,18 @@ def _owner(node: Node, names: list[str]) -> str | None:
 
 
 def _fold(model: nn.Module, layer: str, norm: str) -> None:
-    """Puts both modules' work into the first, if they are of the kinds that can be."""
+    """Puts both modules' work into the first, if they are of the kinds that can be.
+
+    model  that has them
+    layer  the first one's name
+    norm   the second one's
+    """
     first, second = model.get_submodule(layer), model.get_submodule(norm)
+    if not isinstance(first, _ConvNd) or is_parametrized(first):
+        return
     if not isinstance(second, _BatchNorm) or second.running_mean is None:
         return
-    if isinstance(first, _ConvNd):
-        model.set_submodule(layer, fuse_conv_bn_eval(first, second, first.transposed))
-    elif isinstance(first, nn.Linear):
-        model.set_submodule(layer, fuse_linear_bn_eval(first, second))
-    else:
+    if first.transposed and first.groups > 1:  # torch's function is not for these
         return
+    model.set_submodule(layer, fuse_conv_bn_eval(first, second, first.transposed))
     model.set_submodule(norm, nn.Identity())
