@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from asterism.errors import InputError as InputError
     from asterism.export.checkpoints import load_state_dict as load_state_dict
     from asterism.export.checkpoints import save as save
+    from asterism.export.folding import fold_norms as fold_norms
     from asterism.export.imported import Imported as Imported
     from asterism.export.imported import from_onnx as from_onnx
     from asterism.graph.compaction import Compacted as Compacted
