@@ -45,7 +45,7 @@ def test_the_file_has_the_error_that_was_learnt(tmp_path: Path) -> None:
     how = Learning(epochs=8, lr=0.1, batch_size=32)
     learn_codebooks(model, data, bits, how, 0, lambda epoch, error: errors.append((epoch, error)))
     assert [epoch for epoch, _ in errors] == list(range(1, 9))
-    assert errors[-1][1] < 20 < errors[0][1] + 15
+    assert errors[-1][1] < 20
     assert len(model[3].weight.unique()) <= 5
     assert not model[3].weight[zeros].any()
     path = tmp_path / "few.asterism"
