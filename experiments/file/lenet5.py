@@ -20,14 +20,14 @@ from torch import nn
 from asterism import compact, live_forward, load_state_dict, save
 from asterism.experiments.data import Dataset, load, with_validation
 from asterism.experiments.data.augmentation import Distort, Shift
-from asterism.experiments.few_values import (
+from asterism.experiments.methods import Regrowth
+from asterism.experiments.networks import lenet5
+from asterism.experiments.small_files import (
     Learning,
     bits_by_parameter,
     error_of_file,
     learn_codebooks,
 )
-from asterism.experiments.methods import Regrowth
-from asterism.experiments.networks import lenet5
 from asterism.experiments.training import train
 from asterism.storage.atomic_files import write_json
 

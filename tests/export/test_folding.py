@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from asterism import fold_norms, runtime, save
 from asterism.experiments.networks import resnet8, resnet20
+from asterism.export.folding import even_channels_, standardise_norms_
 
 IMAGES = (4, 3, 32, 32)
 
@@ -76,14 +78,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_stay_and_norms_go_where_they_can(name: str) -> None:
     make, shape, left = CASES[name]
-    torch.manual_seed(0)
-    model = make()
-    for norm in norms(model):
-        nn.init.uniform_(norm.running_mean, -1, 1)
-        nn.init.uniform_(norm.running_var, 0.5, 2)
-        if norm.affine:
-            nn.init.uniform_(norm.weight, -1, 1)
-            nn.init.uniform_(norm.bias, -1, 1)
+    model = with_statistics(make)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     x = torch.randn(shape)
     folded = fold_norms(model, x)
@@ -92,8 +87,47 @@ def test_outputs_stay_and_norms_go_where_they_can(name: str) -> None:
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
+def with_statistics(make: Callable[[], nn.Module]) -> nn.Module:
+    """A network whose batch norms have seen something."""
+    torch.manual_seed(0)
+    model = make()
+    for norm in norms(model):
+        nn.init.uniform_(norm.running_mean, -1, 1)
+        nn.init.uniform_(norm.running_var, 0.5, 2)
+        if norm.affine:
+            nn.init.uniform_(norm.weight, -1, 1)
+            nn.init.uniform_(norm.bias, -1, 1)
+    return model
+
+
 def norms(model: nn.Module) -> list[_BatchNorm]:
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_even_channels_and_standard_norms_change_no_output(name: str) -> None:
+    make, shape, _ = CASES[name]
+    model, x = with_statistics(make).eval(), torch.randn(shape)
+    before = model(x)
+    even_channels_(model, x)
+    torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
+    standardise_norms_(model)
+    torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
+    for norm in norms(model):
+        assert not norm.affine or (not norm.running_mean.any() and (norm.running_var == 1).all())
+
+
+def test_channels_are_even_by_their_nonzeros_and_empty_ones_stay_empty() -> None:
+    torch.manual_seed(0)
+    model = stack(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    with torch.no_grad():
+        model[0].weight *= torch.tensor([3.0, 0.1, 1.0, 0.0]).view(4, 1, 1, 1)
+        model[0].weight[0, 1:] = 0
+    even_channels_(model, torch.randn(IMAGES))
+    sizes = [float(each[each != 0].square().mean()) for each in model[0].weight.detach()[:3]]
+    assert sizes == pytest.approx([sizes[0]] * 3, rel=1e-4)
+    assert not model[0].weight[3].any()
+    assert not model[0].weight[0, 1:].any()
 
 
 def test_a_sparse_network_stays_sparse_and_its_file_gets_smaller(tmp_path: Path) -> None:

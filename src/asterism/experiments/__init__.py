@@ -4,7 +4,7 @@ reproduce     every row and every seed
 budgets/      the settings of each row, as data
 methods/      AST, LWC, DNS, gradual magnitude pruning, dense
 training      the training loop
-few_values    codebooks learnt for a network that was trained, and the error of its file
+small_files   codebooks learnt for a network that was trained, and the error of its file
 jobs          one method, one seed, one folder
 parallel      several jobs at once, each in a process
 cluster       the same on many machines: Dask, Slurm

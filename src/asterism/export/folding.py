@@ -1,13 +1,15 @@
-"""Batch norms as part of the convolutions before them: a quarter of their numbers, one function.
+"""Batch norms with fewer numbers: as part of the convolutions before them, or as two vectors.
 
 In evaluation a batch norm multiplies each channel and adds to it, and a convolution can do both by
 its own weights and bias. A file then holds one number a channel in the place of four, and weights
-that were zero stay zero.
+that were zero stay zero. Where weights are to share few values, the norms are better kept: they
+make up for channels of different sizes, and two of their four vectors can be constant.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -20,6 +22,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from asterism.graph.capture import capture
 from asterism.graph.network import Node
+from asterism.weights.metrics import evaluating
 
 
 @torch.no_grad()
@@ -37,17 +40,71 @@ def fold_norms(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> n
     ['0.weight', '0.bias']
     """
     folded = copy.deepcopy(model).eval()
-    graph = capture(folded, example_inputs)
-    names = list(folded.state_dict())
+    for layer, norm in _pairs(folded, example_inputs):
+        _fold(folded, layer, norm)
+    return folded
+
+
+@torch.no_grad()
+def even_channels_(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> None:
+    """Gives all channels of a convolution before a batch norm the same mean square of non-zeros.
+
+    The norm's running averages follow, so the outputs stay as they are, up to rounding. One
+    codebook then suits all channels.
+
+    model           in place
+    example_inputs  what it is called with, of any batch size
+    """
+    for layer, norm in _pairs(model, example_inputs):
+        first, second = model.get_submodule(layer), model.get_submodule(norm)
+        if not isinstance(first, _ConvNd) or first.transposed or is_parametrized(first):
+            continue
+        if not isinstance(second, _BatchNorm) or second.running_var is None:
+            continue
+        squares, counts = first.weight.square().flatten(1).sum(1), first.weight.flatten(1) != 0
+        mean = squares / counts.sum(1).clamp(min=1)
+        by = torch.where(mean > 0, squares.sum() / counts.sum() / mean, 1.0).sqrt()
+        first.weight *= by.view(-1, *[1] * (first.weight.dim() - 1))
+        if first.bias is not None:
+            first.bias *= by
+        assert second.running_mean is not None
+        second.running_mean *= by
+        second.running_var *= by.square()
+
+
+@torch.no_grad()
+def standardise_norms_(model: nn.Module) -> None:
+    """Puts what batch norms know into their weight and bias: mean 0, variance 1.
+
+    The outputs in evaluation stay as they are, up to rounding. Constant vectors cost a small file
+    next to nothing.
+    """
+    for norm in model.modules():
+        if not isinstance(norm, _BatchNorm) or norm.running_var is None or not norm.affine:
+            continue
+        assert norm.running_mean is not None
+        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+        norm.bias -= norm.running_mean * scale
+        norm.weight.copy_(scale * math.sqrt(1 + norm.eps))
+        norm.running_mean.zero_()
+        norm.running_var.fill_(1)
+
+
+def _pairs(model: nn.Module, inputs: Tensor | Sequence[Tensor]) -> list[tuple[str, str]]:
+    """The names of each two modules of which the second alone reads the first, both used once."""
+    with evaluating(model):
+        graph = capture(model, inputs)
+    names = list(model.state_dict())
     readers = Counter([*(value for node in graph.nodes for value in node.inputs), *graph.outputs])
     owners = {value: _owner(node, names) for value, node in enumerate(graph.nodes, 1)}
     uses = Counter(owners.values())
+    pairs = []
     for norm, node in zip(owners.values(), graph.nodes, strict=True):
         before = node.inputs[0] if node.inputs else 0
         layer = owners.get(before)
         if norm and layer and readers[before] == uses[norm] == uses[layer] == 1:
-            _fold(folded, layer, norm)
-    return folded
+            pairs.append((layer, norm))
+    return pairs
 
 
 def _owner(node: Node, names: list[str]) -> str | None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from asterism import save
 from asterism.experiments.data import load
-from asterism.experiments.few_values import (
+from asterism.experiments.small_files import (
     Learning,
     bits_by_parameter,
     error_of_file,

@@ -20,7 +20,7 @@ from asterism.export.codebooks import Codebooks
 from asterism.graph.live_forward import live_forward
 from asterism.runtime import load as load_file
 from asterism.scaling.schedules import warmup_cosine
-from asterism.weights.metrics import error_percent
+from asterism.weights.metrics import error_percent, evaluating
 
 SETTLED = 0.6
 
@@ -52,9 +52,14 @@ def bits_by_parameter(network: nn.Module, weights: list[int], biases: int) -> di
     biases   of all others
     """
     named = dict(network.named_parameters())
-    layers = [name for name, param in named.items() if param.dim() > 1]
+    layers = weight_names(network)
     asked = weights * len(layers) if len(weights) == 1 else weights
     return dict.fromkeys(named, biases) | dict(zip(layers, asked, strict=True))
+
+
+def weight_names(network: nn.Module) -> list[str]:
+    """Of matrices and kernels: biases and batch norms are others."""
+    return [name for name, param in network.named_parameters() if param.dim() > 1]
 
 
 def learn_codebooks(
@@ -67,7 +72,8 @@ def learn_codebooks(
 ) -> None:
     """Gives a network's parameters few values, and trains it on with them, in place.
 
-    network  whose zeros stay zero
+    network  whose zeros stay zero; its batch norms follow the batches where they are in training
+             mode
     data     training images, and validation images for `watch`
     bits     by parameter, as `bits_by_parameter` gives them
     how      the settings
@@ -89,7 +95,9 @@ def learn_codebooks(
             loss = F.cross_entropy(forward(batch.images), batch.labels)
             torch.autograd.backward(loss)
             optimizer.step()
-        watch(epoch + 1, error_percent(forward, data.validation.images, data.validation.labels))
+        with evaluating(network):
+            error = error_percent(forward, data.validation.images, data.validation.labels)
+        watch(epoch + 1, error)
 
 
 def error_of_file(path: Path, split: Split) -> float:
