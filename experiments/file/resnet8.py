@@ -23,6 +23,7 @@ from asterism.experiments.data import load
 from asterism.experiments.data.augmentation import CROP_AND_FLIP
 from asterism.experiments.jobs import load_model
 from asterism.experiments.networks import ResNet, resnet8
+from asterism.experiments.networks.resnets import Block
 from asterism.experiments.small_files import (
     Learning,
     bits_by_parameter,
@@ -99,9 +100,11 @@ def made(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 @torch.no_grad()
 def drop_biases_(network: ResNet) -> None:
     """Adds the biases of shortcuts to those of the norms whose results they are added to."""
-    for stage in (network.stage2, network.stage3):
-        (block,) = stage
-        block.bn2.bias += block.shortcut.bias
+    for block in (*network.stage2, *network.stage3):
+        assert isinstance(block, Block)
+        assert block.shortcut is not None
+        assert block.shortcut.bias is not None
+        block.bn2.bias.add_(block.shortcut.bias)
         block.shortcut.bias = None
 
 

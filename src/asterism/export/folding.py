@@ -84,7 +84,7 @@ def standardise_norms_(model: nn.Module) -> None:
             continue
         assert norm.running_mean is not None
         scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-        norm.bias -= norm.running_mean * scale
+        norm.bias.sub_(norm.running_mean * scale)
         norm.weight.copy_(scale * math.sqrt(1 + norm.eps))
         norm.running_mean.zero_()
         norm.running_var.fill_(1)

@@ -4,6 +4,7 @@ net           load() and the network that it gives
 inputs        what a network takes, checked
 sized         the network for inputs of certain sizes
 lowering      the layers that really run: norms folded, activations drawn in
+known_values  what depends on weights alone, computed once
 program       from layers to steps
 building      values in rows and in columns
 layers        the steps of convolutions and recurrent layers, and their weights

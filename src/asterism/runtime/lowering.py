@@ -13,7 +13,8 @@ import numpy as np
 
 from asterism.graph.network import Graph, Node
 from asterism.graph.operations import OPERATIONS
-from asterism.graph.stages import Array, FusedLayer, Mask, Shape
+from asterism.graph.stages import Array, FusedLayer, Given, Mask, Shape
+from asterism.runtime.known_values import KnownValues
 
 
 def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> list[FusedLayer]:
@@ -28,16 +29,22 @@ def lower(graph: Graph, shapes: Sequence[Shape], weights: Sequence[Array]) -> li
     uses.update(graph.outputs)
     roots = memory(graph)
     makers: dict[int, int] = {}  # of each value: the place in `layers` of the one that makes it
+    known = KnownValues(shapes)
     for place, node in enumerate(graph.nodes):
+        out = place + len(graph.inputs)
+        given: Given = node.given(weights)
+        numbers = known.find(node, out, given)
         if OPERATIONS[node.op].view:
             # No layer at all. As it has no maker, nothing after it is merged through it: that would
             # see the value in another shape.
             continue
-        out, inputs = place + len(graph.inputs), tuple(roots[value] for value in node.inputs)
-        layer = FusedLayer(place, node, inputs, out, node.given(weights))
+        if numbers is not None:
+            node, given = Node("weight", (0,)), [numbers]
+        layer = FusedLayer(place, node, tuple(roots[value] for value in node.inputs), out, given)
+        then, given = known.as_norm(node, out) or (node, given)
         # Only a value that nobody else reads may vanish inside of the layer that makes it.
-        maker = makers.get(node.inputs[0]) if uses[node.inputs[0]] == 1 else None
-        merged = None if maker is None else _merge(layers[maker], node, layer, shapes)
+        maker = makers.get(then.inputs[0]) if uses[then.inputs[0]] == 1 else None
+        merged = None if maker is None else _merge(layers[maker], then, given, shapes)
         if node.op == "add" and merged is None:
             maker, merged = _with_sum(layers, makers, node, roots, uses, shapes)
         if maker is not None and merged is not None:
@@ -60,10 +67,10 @@ def memory(graph: Graph) -> list[int]:
 
 
 def _merge(
-    before: FusedLayer, node: Node, layer: FusedLayer, shapes: Sequence[Shape]
+    before: FusedLayer, node: Node, given: Given, shapes: Sequence[Shape]
 ) -> FusedLayer | None:
     """`before` with the layer of `node` after it, where its kernels can do both at once."""
-    return OPERATIONS[before.node.op].absorb(before, node, layer.weights, shapes[before.out])
+    return OPERATIONS[before.node.op].absorb(before, node, given, shapes[before.out])
 
 
 def _with_sum(

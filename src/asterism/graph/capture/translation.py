@@ -34,6 +34,7 @@ from asterism.graph.operations.constants import WeightNorm
 from asterism.graph.operations.joining import OfTwo
 from asterism.graph.operations.operation import Elementwise, Operation, UnsupportedError
 from asterism.graph.operations.sequences.recurrent import Recurrent
+from asterism.graph.operations.shaping import Reshape
 from asterism.graph.stages import Call
 
 
@@ -247,6 +248,6 @@ def _knows_dims(rule: Callable[[Call], int]) -> bool:
 
 
 def _of_weights(rule: Callable[[Call], int]) -> bool:
-    """Whether a rule can be used on weights, which have no batch: dimensions do not matter."""
+    """Whether a rule can be used on weights, which have no batch: it names no dimension."""
     operation = getattr(rule, "__self__", None)
-    return rule is _hand_on or isinstance(operation, Elementwise | OfTwo | WeightNorm)
+    return rule is _hand_on or isinstance(operation, Elementwise | OfTwo | Reshape | WeightNorm)
