@@ -117,7 +117,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.asterism_norm_apply.argtypes = [c_int, *[c_void_p] * 5, c_int64]
     library.asterism_norm_sums.argtypes = [c_int, *[c_void_p] * 7, c_int64]
     library.asterism_norm_invert.argtypes = [c_int, *[c_void_p] * 5, c_int64]
-    library.asterism_normals.argtypes = [c_int, *[c_void_p] * 7, c_int64]
+    library.asterism_normals.argtypes = [c_int, *[c_void_p] * 9, c_int64]
     library.asterism_inverted.argtypes = [c_int, *[c_void_p] * 8, c_int64]
     library.asterism_to_blocks.argtypes = [c_int, *[c_void_p] * 3, c_int64]
     library.asterism_halve.argtypes = [c_int, c_void_p, c_void_p, c_void_p, c_int64]

@@ -37,33 +37,28 @@ class Normal(NamedTuple):
 
 
 def normal_of(norm: _BatchNorm, moments: Tensor | None, kernels: Kernels) -> Normal:
-    """From the batch's moments in training, else from the running averages."""
+    """From the batch's moments in training, which move the running averages; else from these."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
+    momentum = 0.0
     if moments is None:
         averages = (norm.running_mean.new_zeros(()).expand_as(norm.running_mean), norm.running_mean)
         moments = torch.stack([*averages, norm.running_var], 1).double()
     else:
-        count = float(moments[0, 0])
-        if count == 1:
-            raise ValueError("batch norm in training needs more than one value per channel")
-        _follow(norm, moments[:, 1].float(), (moments[:, 2] / (count - 1)).float())
+        momentum = _momentum(norm)
     channels = len(moments)
     made = Normal(torch.empty(channels, 3), moments, torch.empty(channels, dtype=torch.float64))
-    eps = torch.tensor(norm.eps, dtype=torch.float64)
-    given = (moments, norm.weight, norm.bias, eps, made.by, made.inverse)
+    by = torch.tensor((norm.eps, momentum), dtype=torch.float64)
+    averages = (norm.running_mean, norm.running_var)
+    given = (moments, norm.weight, norm.bias, by, *averages, made.by, made.inverse)
     kernels.run("normals", [channels], *given)
     return made
 
 
-def _follow(norm: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """The running averages, as torch moves them."""
-    momentum = norm.momentum
+def _momentum(norm: _BatchNorm) -> float:
+    """By how much this batch moves the running averages: as in torch."""
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
-        if momentum is None:
-            momentum = 1 / float(norm.num_batches_tracked)
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    norm.running_mean.lerp_(mean, momentum or 0.0)
-    norm.running_var.lerp_(variance, momentum or 0.0)
+        if norm.momentum is None:
+            return 1 / float(norm.num_batches_tracked)
+    return norm.momentum or 0.0

@@ -5,6 +5,7 @@ Batch norms and ReLUs in between are computed on the way, and never written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -153,6 +154,8 @@ def _forward(chain: Chain, images: int, value: Tensor) -> Iterator[_Made]:
         if unit.weight is not None:
             call = convolved(value, unit.weight, unit.geometry, images, relu)
             made = kernels.memory.empty(call.shape)
+        if training and images * math.prod(made.shape[2:-1]) == 1:
+            raise ValueError("batch norm in training needs more than one value per channel")
         moments = torch.zeros(made.shape[1], 3, dtype=torch.float64) if training else None
         if call is not None:
             assert unit.weight is not None

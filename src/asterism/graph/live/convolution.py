@@ -62,7 +62,7 @@ def convolved(
     units, _, kernel_h, kernel_w = weight.shape
     out = geometry.out((height, width), (kernel_h, kernel_w))
     shape = (blocks, units, *out, LANES)
-    if max(value[0].numel(), units * out[0] * out[1] * LANES) > MOST:
+    if max(channels * height * width, units * out[0] * out[1]) * LANES > MOST:
         raise InputError("a layer with this many values for an image cannot be trained live")
     way = geometry.kernels_for(weight)
     sizes = [blocks, channels, height, width, units, *out, kernel_h, kernel_w]

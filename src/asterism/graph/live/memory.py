@@ -13,6 +13,7 @@ import mmap
 import weakref
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,26 +23,39 @@ HUGE = 1 << 21  # bytes of a large page
 
 
 class Memory:
-    """Blocks of memory that no tensor uses now, by their size."""
+    """Blocks of memory, and by their size those that no tensor uses now."""
 
     def __init__(self) -> None:
-        self._free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)
+        self._blocks: list[_Block] = []
+        self._free: defaultdict[int, list[_Block]] = defaultdict(list)
 
     def empty(self, shape: Sequence[int]) -> Tensor:
         """A tensor of float32 with anything in it; its memory comes back when nothing uses it."""
-        size = 4 * math.prod(shape)
-        if size < SMALL:
+        count = math.prod(shape)
+        if 4 * count < SMALL:
             return torch.empty(tuple(shape))
-        unit = HUGE if size > HUGE // 2 else SMALL
-        free = self._free[-(-size // unit) * unit]
-        block = free.pop() if free else _new(-(-size // unit) * unit)
-        array = (ctypes.c_char * size).from_buffer(block)
-        weakref.finalize(array, free.append, block).atexit = False
-        return torch.frombuffer(array, dtype=torch.float32).view(tuple(shape))
+        unit = HUGE if 8 * count > HUGE else SMALL
+        size = -(-4 * count // unit) * unit
+        free = self._free[size]
+        if not free:
+            free.append(_Block(size, free))
+            self._blocks.append(free[0])
+        return torch.frombuffer(free.pop().lend(), dtype=torch.float32, count=count).view(shape)
 
 
-def _new(size: int) -> mmap.mmap:
-    block = mmap.mmap(-1, size)
-    with contextlib.suppress(AttributeError, OSError):
-        block.madvise(mmap.MADV_HUGEPAGE)
-    return block
+class _Block:
+    """Memory that is lent, and back among the free ones when its borrower is gone."""
+
+    def __init__(self, size: int, free: list[_Block]) -> None:
+        self._memory = mmap.mmap(-1, size)
+        with contextlib.suppress(AttributeError, OSError):
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self._array, self._free = ctypes.c_char * size, free
+
+    def lend(self) -> Any:
+        array = self._array.from_buffer(self._memory)
+        self._borrower = weakref.ref(array, self._take_back)
+        return array
+
+    def _take_back(self, _: Any) -> None:
+        self._free.append(self)

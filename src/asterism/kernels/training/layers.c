@@ -114,18 +114,28 @@ int asterism_norm_invert(int level, const int64_t *n, const float *in, const flo
     return share_channels(&a, level, threads);
 }
 
+/* A running average moves towards what a batch has, as torch moves it. */
+static float moved(float average, double to, double momentum)
+{
+    return average + (float)momentum * ((float)to - average);
+}
+
 /* Of each channel from its moments, or from running averages, which have no count: what a batch norm
-   does, and one over the standard deviation. Without weight and bias, these are one and zero. */
+   does, and one over the standard deviation. Without weight and bias, these are one and zero. `by`: what
+   is added to the variance, and the part by which moments move the running averages. */
 int asterism_normals(int level, const int64_t *n, const Moments *moments, const float *weight,
-                     const float *bias, const double *eps, Normal *normal, double *inverse,
-                     int64_t threads)
+                     const float *bias, const double *by, float *running_mean, float *running_variance,
+                     Normal *normal, double *inverse, int64_t threads)
 {
     (void)level, (void)threads;
     for (int64_t c = 0; c < n[0]; c++) {
         const Moments *m = &moments[c];
-        inverse[c] = 1 / sqrt(m->squares / (m->count ? m->count : 1) + *eps);
+        inverse[c] = 1 / sqrt(m->squares / (m->count ? m->count : 1) + by[0]);
         normal[c] = (Normal){(float)m->mean, (float)(inverse[c] * (weight ? weight[c] : 1)),
                              bias ? bias[c] : 0};
+        if (!m->count) continue;
+        running_mean[c] = moved(running_mean[c], m->mean, by[1]);
+        running_variance[c] = moved(running_variance[c], m->squares / (m->count - 1), by[1]);
     }
     return DONE;
 }
