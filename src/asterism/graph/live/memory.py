@@ -51,6 +51,7 @@ class _Block:
         with contextlib.suppress(AttributeError, OSError):
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._array, self._free = ctypes.c_char * size, free
+        self._borrower: weakref.ref[Any] | None = None
 
     def lend(self) -> Any:
         array = self._array.from_buffer(self._memory)
