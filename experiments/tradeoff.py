@@ -222,12 +222,14 @@ def between(one: Mean, other: Mean) -> list[tuple[float, float]]:
 
 
 def means(folder: str) -> list[Mean]:
-    """Of all methods in a folder's results, those with the most weights first."""
+    """Of a folder's methods that were run with three seeds or more, those of most weights first."""
     records: list[dict[str, Any]] = json.loads((HERE / folder / "results.json").read_text())
     records.sort(key=lambda record: record["method"])
     found = []
     for method, group in groupby(records, key=lambda record: record["method"]):
         seeds = list(group)
+        if len(seeds) < 3:
+            continue
         errors = [record["test_error_percent"] for record in seeds]
         weights = fmean(record["nonzeros"] for record in seeds)
         found.append(Mean(method, weights, fmean(errors), stdev(errors)))
