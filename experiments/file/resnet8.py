@@ -44,12 +44,12 @@ def main() -> None:
     parser.add_argument(
         "--bits", type=int, nargs="+", default=BITS, help="of a weight's value: all, or by layer"
     )
-    parser.add_argument("--scale-bits", type=int, default=3, help="of what a norm multiplies by")
-    parser.add_argument("--bias-bits", type=int, default=5)
-    parser.add_argument("--price", type=float, default=0.0035, help="of a bit, at the end")
-    parser.add_argument("--epochs", type=int, default=16, help="with batch norms")
+    parser.add_argument("--scale-bits", type=int, default=4, help="of what a norm multiplies by")
+    parser.add_argument("--bias-bits", type=int, default=6)
+    parser.add_argument("--price", type=float, default=0.0022, help="of a bit, at the end")
+    parser.add_argument("--epochs", type=int, default=14, help="with batch norms")
     parser.add_argument("--lr", type=float, default=0.03)
-    parser.add_argument("--last-epochs", type=int, default=4, help="with all values few")
+    parser.add_argument("--last-epochs", type=int, default=5, help="with all values few")
     parser.add_argument("--last-lr", type=float, default=0.003)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument("--measure", action="store_true", help="read the test images, no more")
