@@ -317,6 +317,13 @@ def test_one_value_in_a_channel_is_refused_in_training_as_torch_refuses_it() -> 
     assert_same(sparse(model, 0.5), torch.randn(19, 4, generator=torch.Generator().manual_seed(0)))
 
 
+def test_a_batch_norm_whose_averages_lie_apart_is_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
+    model[1].running_mean = torch.zeros(4, 2)[:, 0]
+    with pytest.raises(InputError, match="in one piece of memory"):
+        live_forward(model, torch.zeros(1, 1, 8, 8))
+
+
 def test_live_weights_leave_the_running_averages_when_they_are_compared() -> None:
     inputs = torch.randn(8, 784, generator=torch.Generator().manual_seed(0))
     model = nn.Sequential(nn.Linear(784, 51), nn.BatchNorm1d(51), nn.ReLU(), nn.Linear(51, 4))

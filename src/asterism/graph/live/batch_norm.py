@@ -42,16 +42,15 @@ def normal_of(norm: _BatchNorm, moments: Tensor | None, kernels: Kernels) -> Nor
     assert norm.running_var is not None
     momentum = 0.0
     if moments is None:
-        averages = (norm.running_mean.new_zeros(()).expand_as(norm.running_mean), norm.running_mean)
-        moments = torch.stack([*averages, norm.running_var], 1).double()
+        none = torch.zeros_like(norm.running_mean)
+        moments = torch.stack([none, norm.running_mean, norm.running_var], 1).double()
     else:
         momentum = _momentum(norm)
     channels = len(moments)
     made = Normal(torch.empty(channels, 3), moments, torch.empty(channels, dtype=torch.float64))
     by = torch.tensor((norm.eps, momentum), dtype=torch.float64)
-    averages = (norm.running_mean, norm.running_var)
-    given = (moments, norm.weight, norm.bias, by, *averages, made.by, made.inverse)
-    kernels.run("normals", [channels], *given)
+    given = (moments, norm.weight, norm.bias, by, norm.running_mean, norm.running_var)
+    kernels.run("normals", [channels], *given, made.by, made.inverse)
     return made
 
 

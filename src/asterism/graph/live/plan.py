@@ -161,9 +161,11 @@ class LivePlan:
         module = None if owner is None else self.model.get_submodule(owner)
         if not isinstance(module, _BatchNorm):
             raise NotLiveError("only batch norms that are modules of torch can be trained live")
-        for each in (module.weight, module.running_mean):
+        for each in (module.weight, module.bias, module.running_mean, module.running_var):
             if each is not None:
                 _check_type(each)
+                if not each.is_contiguous():
+                    raise NotLiveError("a live batch norm must lie in one piece of memory")
         return module
 
     def _run(self, node: Node) -> Run:
