@@ -6,11 +6,20 @@ import argparse
 
 import torch
 
-from benchmarks import file, many_layers, networks, retraining, runtime, scale, training
+from benchmarks import (
+    file,
+    many_layers,
+    networks,
+    retraining,
+    runtime,
+    scale,
+    sixteen_bits,
+    training,
+)
 
 ALL = {
     module.__name__.partition(".")[2]: module
-    for module in (training, many_layers, retraining, scale, file, runtime, networks)
+    for module in (training, many_layers, retraining, scale, file, runtime, networks, sixteen_bits)
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 #include "table.h"
 
 enum { OPERATION_COUNT = sizeof OPERATIONS / sizeof *OPERATIONS };
-enum { ONE_INPUT = 1, VERSION = 2, FILE_LIST = 8 };
+enum { ONE_INPUT = 1, SEVERAL = 2, WITH_RANGES = 2, FILE_LIST = 8 };
 #define MAX_NUMBER ((int64_t)0xFFFFFFFF)
 #define MAX_WEIGHT ((int64_t)0x7FFFFFFF)
 
@@ -205,10 +205,12 @@ bool read_graph(Report *report, asterism_net *net, const uint8_t *data, size_t s
     Reader r = {data, size, 0, report};
     int64_t version = number(&r), expected = 0;
     if (version < 0) return false;
-    if (version != ONE_INPUT && version != VERSION)
+    if (version < ONE_INPUT || version > SEVERAL + WITH_RANGES)
         return fail(report, ASTERISM_UNSUPPORTED,
-                    "the graph is of version %lld, and this library reads %d", (long long)version,
-                    VERSION);
+                    "the graph is of version %lld, and this library reads up to %d",
+                    (long long)version, SEVERAL + WITH_RANGES);
+    bool has_ranges = version > SEVERAL; /* a byte of each value, which floats do not need */
+    version -= has_ranges ? WITH_RANGES : 0;
     if (!read_ends(&r, net, (int)version)) return false;
     int64_t count = counted(&r);
     if (count < 0) return false;
@@ -225,7 +227,8 @@ bool read_graph(Report *report, asterism_net *net, const uint8_t *data, size_t s
     for (int i = 0; i < net->node_count; i++) net->nodes[i].out = net->input_count + i;
     for (int i = 0; i < net->node_count; i++)
         if (!read_node(&r, &net->nodes[i], i, &expected)) return false;
-    if (r.at < r.size) return fail(report, ASTERISM_DAMAGED, "bytes are left after the graph");
+    if (r.size - r.at != (has_ranges ? (size_t)net->value_count : 0))
+        return fail(report, ASTERISM_DAMAGED, "the graph ends early, or bytes are left after it");
     if (version == ONE_INPUT) net->outputs[0] = net->value_count - 1;
     for (int i = 0; i < net->output_count; i++)
         if (net->outputs[i] >= net->value_count)

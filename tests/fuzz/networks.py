@@ -59,9 +59,10 @@ def seeds() -> list[Seed]:
         found.append(Seed(tensors, encode(case.graph)))
     import torch
 
-    networks = [(make_vision(name, 0.1)) for name in ("mobilenet v3", "u-net")]
+    networks = [(make_vision(name, 0.1)) for name in ("mobilenet v3", "u-net", "resnet option a")]
     for model, shape in networks:
         found.append(_captured(model, torch.zeros(1, *shape), capture, encode))
+    found.append(_with_ranges(found[-1]))
     found.append(_captured(GPT(), torch.zeros(1, 4, dtype=torch.long), capture, encode))
     return found
 
@@ -69,6 +70,15 @@ def seeds() -> list[Seed]:
 def _captured(model, example, capture, encode) -> Seed:
     tensors = {name: value.numpy() for name, value in model.state_dict().items()}
     return Seed(tensors, encode(capture(model, example)))
+
+
+def _with_ranges(seed: Seed) -> Seed:
+    """The same, for whole numbers of 16 bits."""
+    from asterism.graph.network import Graph, decode, encode
+
+    graph = decode(seed.graph)
+    ranges = (1.0,) * (len(graph.inputs) + len(graph.nodes))
+    return seed._replace(graph=encode(Graph(graph.inputs, graph.nodes, graph.outputs, ranges)))
 
 
 def mutant(corpus: list[Seed], number: int, seed: int) -> bytes:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asterism.errors import FormatError
-from asterism.graph.network import VERSION, Graph, Input, Node, decode, encode
+from asterism.graph.network import SEVERAL, Graph, Input, Node, decode, encode
 from asterism.graph.operations import OPERATIONS
 
 LENET5 = Graph(
@@ -95,13 +95,13 @@ def test_one_input_and_one_output_are_written_as_ever() -> None:
         Graph((4,), plain.nodes, (0,)),
         Graph((4,), plain.nodes, (1, 1)),
     ):
-        assert encode(other)[0] == VERSION
+        assert encode(other)[0] == SEVERAL
         assert decode(encode(other)) == other != plain
 
 
 @given(st.binary(max_size=60))
 def test_noise_is_refused_or_a_graph(data: bytes) -> None:
-    for start in (data, b"\x01" + data, bytes([VERSION]) + data):
+    for start in (data, *(bytes([version]) + data for version in range(1, 5))):
         try:
             graph = decode(start)
         except FormatError:
@@ -122,7 +122,7 @@ def test_a_cut_graph_is_refused(graph: Graph, data: st.DataObject) -> None:
     ("data", "message"),
     [
         (b"", "ends early"),
-        (b"\x03", "version 3"),
+        (b"\x05", "version 5"),
         (b"\x02\x00\x00", "no inputs or no outputs"),
         (b"\x02\x01\x00\x00\x00\x00", "no inputs or no outputs"),
         (b"\x02\x01\x00\x02\x01\x00\x00", "dimension 1"),

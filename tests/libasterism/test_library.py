@@ -97,6 +97,16 @@ def test_whole_networks(program: Path, tmp_path: Path) -> None:
         assert_close(answer.outputs[0][None], expected(load(path))[0][None], path.name)
 
 
+def test_ranges_for_whole_numbers_are_passed_over(program: Path, tmp_path: Path) -> None:
+    layer, weight = Node("linear", (0,), (0,)), np.ones((3, 4), np.float32)
+    data = encode(Graph((4,), (layer,), ranges=(1.0, 4.0)))
+    whole, cut = (file.encode({"w0": weight}, graph=each) for each in (data, data[:-1]))
+    found = answers(program, [whole, cut], tmp_path)
+    net = Net(Graph((4,), (layer,)), {"w0": weight})
+    np.testing.assert_allclose(found[0].outputs[0], expected(net)[0], rtol=1e-6)
+    assert (found[1].status, "ends early" in found[1].message) == (DAMAGED, True)
+
+
 def test_threads_may_share_a_network(program: Path, tmp_path: Path) -> None:
     networks = [RECORD.read_bytes(), *(saved(*random_network(seed)) for seed in range(20))]
     found, ended = run(program, networks, tmp_path, "threads")

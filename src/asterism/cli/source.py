@@ -32,6 +32,7 @@ WEIGHTS, RECIPE, COMMAND, CONFIG = "model.safetensors", "recipe.json", "command.
 
 NETWORKS = "asterism.experiments.networks"
 BATCH = 1000
+EXAMPLES = 512  # on which scales are found
 
 NetworkFile = Annotated[
     Path,
@@ -179,6 +180,26 @@ def by_position(network: nn.Module, inputs: Any) -> tuple[Any, ...]:
         others = ", ".join(name for name in inputs if name not in names)
         raise InputError(f"the model's forward has no argument for {others} of the data's batches")
     return tuple(inputs[name] for name in names)
+
+
+def examples_of(loader: Any, option: str) -> Any:
+    """The first inputs of a loader, as one batch of floats.
+
+    loader  gives (inputs, targets)
+    option  what they are for, which an error names
+    """
+    import numpy as np
+
+    parts: list[Any] = []
+    for batch in loader:
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise InputError(f"{option} needs a loader that gives (inputs, targets)")
+        parts.append(np.asarray(batch[0], np.float32))
+        if sum(map(len, parts)) >= EXAMPLES:
+            break
+    if not parts:
+        raise InputError(f"{option} needs examples, and the training loader has none")
+    return np.concatenate(parts)[:EXAMPLES]
 
 
 def _folder_of(file: Path) -> Path | None:

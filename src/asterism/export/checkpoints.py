@@ -23,7 +23,7 @@ from asterism import file
 from asterism.errors import FormatError, InputError, one_line
 from asterism.file.dtypes import DTYPES, FLOATS
 from asterism.graph.constants import settle
-from asterism.graph.network import encode
+from asterism.graph.network import decode, encode
 from asterism.graph.shapes import infer
 from asterism.graph.work import Work
 from asterism.storage.atomic_files import write_atomically
@@ -48,6 +48,7 @@ def save(
     mode: file.SaveMode = "auto",
     bits: file.Bits = None,
     graph: bytes | None = None,
+    int16: Any = None,
 ) -> int:
     """Writes a model's state dict to an .asterism file; returns its size in bytes.
 
@@ -61,6 +62,8 @@ def save(
     mode            "small" for the smallest file, "fast" for large networks, "auto" by size
     bits            a codebook of 2^bits values for each floating tensor, or for those named
     graph           the graph, where it is known already
+    int16           a batch of examples, as example_inputs: the runtime then computes convolutions
+                    in whole numbers of 16 bits, with scales found on these, where that is faster
     """
     state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
     arrays, dtypes = to_arrays(without_minus_zero(state))
@@ -68,6 +71,10 @@ def save(
         if not isinstance(model, nn.Module):
             raise InputError("example_inputs need the model, not its state dict")
         graph = _capture(model, example_inputs, list(arrays.values()))
+    if int16 is not None:
+        if graph is None:
+            raise InputError("int16 is for networks with their graph: add example_inputs")
+        graph = _with_ranges(graph, state, int16)
     return file.write(
         path, arrays, graph=graph, mode=file.choose_mode(arrays, mode), bits=bits, dtypes=dtypes
     )
@@ -213,3 +220,12 @@ def _capture(model: nn.Module, example_inputs: Any, weights: list[NDArray[Any]])
     except FormatError as error:
         warnings.warn(f"the file is written, but cannot be run: {error}", stacklevel=3)
     return encode(graph)
+
+
+def _with_ranges(graph: bytes, state: Mapping[str, Tensor], examples: Any) -> bytes:
+    """The graph with the ranges that its values have on examples."""
+    from asterism.runtime.ranges import with_ranges
+
+    arrays, _ = to_arrays({name: tensor.float() for name, tensor in state.items()})
+    batches = examples if isinstance(examples, tuple | list) else (examples,)
+    return encode(with_ranges(decode(graph), arrays, [np.asarray(each) for each in batches]))

@@ -35,7 +35,8 @@ def settle(graph: Graph, weights: Sequence[Array]) -> tuple[Graph, list[Array]]:
                 found.append(_computed(graph, value, weights))
         own = [places[-w] if w is not None and w < 0 else w for w in node.weights]
         nodes.append(Node(node.op, node.inputs, own, node.settings))
-    plain = living(Graph(graph.inputs, tuple(nodes), graph.outputs)) if places else graph
+    whole = Graph(graph.inputs, tuple(nodes), graph.outputs, graph.ranges)
+    plain = living(whole) if places else graph
     return plain, found
 
 

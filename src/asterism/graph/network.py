@@ -15,13 +15,21 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from asterism.errors import FormatError
-from asterism.graph.encoding import MAX_NUMBER, Reader, Writer, unzigzag, zigzag
+from asterism.graph.encoding import (
+    MAX_NUMBER,
+    Reader,
+    Writer,
+    read_ranges,
+    unzigzag,
+    write_ranges,
+    zigzag,
+)
 from asterism.graph.operations import OPERATIONS
 from asterism.graph.operations.operation import Operation
 from asterism.graph.stages import Number, Settings
 
-VERSION = 2
-ONE_INPUT = 1  # the version of networks with one input, of floats, and one output: still written
+ONE_INPUT, SEVERAL = 1, 2  # versions: one input, of floats, and one output; or several
+WITH_RANGES = 2  # is added to the version of a graph that has them
 
 T = TypeVar("T")
 
@@ -130,6 +138,7 @@ class Graph:
     inputs   each with its shape; for one input of floats the shape is enough
     nodes    the layers; their results are numbered after the inputs
     outputs  the numbers of the results; the last value if not given
+    ranges   of each value, the largest magnitude that its numbers should have; empty if not known
 
     >>> net = Graph((784,), (Node("linear", (0,), (0, 1)), Node("relu", (1,))))
     >>> len(encode(net)), decode(encode(net)) == net
@@ -141,12 +150,14 @@ class Graph:
         inputs: tuple[int, ...] | tuple[Input, ...],
         nodes: tuple[Node, ...],
         outputs: tuple[int, ...] | None = None,
+        ranges: tuple[float, ...] = (),
     ) -> None:
         several = tuple(each for each in inputs if isinstance(each, Input))
         shape = tuple(each for each in inputs if not isinstance(each, Input))
         self.inputs: tuple[Input, ...] = several or (Input(shape),)
         self.nodes = nodes
         self.outputs = (len(self.inputs) + len(nodes) - 1,) if outputs is None else outputs
+        self.ranges = ranges
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and vars(self) == vars(other)
@@ -182,18 +193,20 @@ def living(graph: Graph) -> Graph:
     kept = sorted(needed | set(range(count)))
     numbers = {value: number for number, value in enumerate(kept)}
     nodes = tuple(graph.nodes[value - count].renumbered(numbers) for value in kept[count:])
-    return Graph(graph.inputs, nodes, tuple(numbers[value] for value in graph.outputs))
+    ranges = tuple(graph.ranges[value] for value in kept) if graph.ranges else ()
+    return Graph(graph.inputs, nodes, tuple(numbers[value] for value in graph.outputs), ranges)
 
 
 def encode(graph: Graph) -> bytes:
-    """The graph as bytes: its version, the inputs, each layer in turn, and the outputs.
+    """The graph as bytes: its version, the inputs, each layer in turn, outputs, and ranges.
 
     A layer is its operation's code, or 0 and a name, with one bit that says whether it simply
     follows the one before; then its weights, each as the distance from the weight after the last
     one named; then its settings, without those at the end that have their defaults.
     """
     out = Writer()
-    out.number(ONE_INPUT if graph.is_plain else VERSION)
+    version = ONE_INPUT if graph.is_plain else SEVERAL
+    out.number(version + WITH_RANGES * bool(graph.ranges))
     if graph.is_plain:
         out.list(graph.input_shape)
     else:
@@ -212,7 +225,7 @@ def encode(graph: Graph) -> bytes:
             missing = [None] * (operation.weights - len(node.weights))
             expected = _write_weights(out, [*node.weights, *missing], expected)
             _write_settings(out, node, operation)
-    return bytes(out.bytes)
+    return bytes(out.bytes) + write_ranges(graph.ranges)
 
 
 def _write_ends(out: Writer, graph: Graph) -> None:
@@ -252,9 +265,14 @@ def decode(data: bytes) -> Graph:
     """The graph that `encode` wrote; FormatError where the bytes are not one."""
     read = Reader(data)
     version = read.number()
-    if version not in (ONE_INPUT, VERSION):
-        raise FormatError(f"the graph is of version {version}, and this asterism reads {VERSION}")
-    inputs, outputs = _read_ends(read) if version == VERSION else ((Input(read.list()),), None)
+    last_version = SEVERAL + WITH_RANGES
+    if not ONE_INPUT <= version <= last_version:
+        raise FormatError(
+            f"the graph is of version {version}, and this asterism reads up to {last_version}"
+        )
+    has_ranges = version > SEVERAL
+    several = version - WITH_RANGES * has_ranges == SEVERAL
+    inputs, outputs = _read_ends(read) if several else ((Input(read.list()),), None)
     nodes: list[Node] = []
     expected = 0
     for place in range(read.count()):
@@ -271,10 +289,11 @@ def decode(data: bytes) -> Graph:
             weights, expected = _read_weights(read, operation.weights, place, last, expected)
             settings = _read_settings(read, operation)
         nodes.append(Node(name, values, tuple(weights), settings))
+    ranges = read_ranges(read.take(len(inputs) + len(nodes))) if has_ranges else ()
     read.end()
     if outputs is not None and max(outputs) >= len(inputs) + len(nodes):
         raise FormatError("an output of the graph is a value that does not exist")
-    return Graph(inputs, tuple(nodes), outputs)
+    return Graph(inputs, tuple(nodes), outputs, ranges)
 
 
 def _read_ends(read: Reader) -> tuple[tuple[Input, ...], tuple[int, ...]]:

@@ -3,7 +3,8 @@
     library    the shared library, by ctypes
     layers/    the runtime's kernels: convolutions over packed inputs (conv), by rows, columns,
                planes or places (conv_rows, conv_columns, conv_planes, conv_places) and weight by
-               weight (taps), with what they share (shared_loads); fully connected layers (fc);
+               weight (taps), with what they share (shared_loads), and in whole numbers
+               (sixteen_bits); fully connected layers (fc);
                pooling_and_elementwise, broadcasting, attention, recurrent with its covering (and
                matching), and plain ones
     training/  forward and backward through the non-zero weights (convolution, frame, sums), or all

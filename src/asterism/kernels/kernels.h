@@ -24,6 +24,7 @@ typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 #include "layers/shared_loads.h"
 #include "layers/conv_columns.h"
 #include "layers/conv_planes.h"
+#include "layers/sixteen_bits.h"
 #include "layers/conv_places.h"
 #include "layers/pooling_and_elementwise.h"
 #include "layers/attention.h"
@@ -42,6 +43,7 @@ const Kernels KERNELS = {
     .pack = pack, .conv_sparse = conv_sparse, .conv_dense = conv_dense,
     .conv_columns = conv_columns, .spread = spread, .conv_planes = conv_planes,
     .dense_planes = dense_planes,
+    .conv_planes16 = conv_planes16, .spread16 = spread16, .to_16 = to_16, .from_16 = from_16,
     .turn = turn, .dense_places = dense_places, .depthwise_places = depthwise_places,
     .fc_sparse_one = fc_sparse_one, .fc_dense = fc_dense, .fc_sparse = fc_sparse,
     .to_columns = to_columns, .from_columns = from_columns,

@@ -16,7 +16,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 18  # as in kernels/program.h
+INTERFACE = 19  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512vl", "avx512")
 LANES = (4, 8, 8, 16)  # floats in a vector of each
 SLICES = (8, 8, 16, 16)  # rows that a step of a recurrent layer takes at once
@@ -29,6 +29,7 @@ KERNELS = (
     *("EMBED", "MATMUL", "KEYS", "ATTEND"),
     *("SPREAD", "CONV_PLANES", "DENSE_PLANES"),
     *("TURN", "DENSE_PLACES", "DEPTHWISE_PLACES"),
+    *("CONV_PLANES16", "SPREAD16", "TO_16", "FROM_16"),
 )
 ACTIVATIONS = (
     *("none", "relu", "leaky_relu", "clamp", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"),

@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 18 };
+enum { INTERFACE = 19 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */
@@ -59,6 +59,10 @@ enum Operation {
     TURN,
     DENSE_PLACES,
     DEPTHWISE_PLACES,
+    CONV_PLANES16,
+    SPREAD16,
+    TO_16,
+    FROM_16,
 };
 
 typedef struct {
@@ -94,7 +98,7 @@ typedef struct {
         *to_columns, *from_columns, *pool_max, *pool_average, *activate, *add, *multiply, *scale,
         *fc_sparse_rows, *lstm, *gru, *combine, *mean, *conv_taps, *resize,
         *matmul, *keys, *attend, *spread, *conv_planes, *dense_planes,
-        *turn, *dense_places, *depthwise_places;
+        *turn, *dense_places, *depthwise_places, *conv_planes16, *spread16, *to_16, *from_16;
     int (*finite)(const float *, int64_t);
     Training training;
 } Kernels;

@@ -79,7 +79,8 @@ static void run_step(const Place *place, const Step *s, int64_t image, int64_t i
         [COMBINE] = k->combine, [MEAN] = k->mean, [CONV_TAPS] = k->conv_taps,
         [RESIZE] = k->resize, [SPREAD] = k->spread, [CONV_PLANES] = k->conv_planes,
         [DENSE_PLANES] = k->dense_planes, [TURN] = k->turn, [DENSE_PLACES] = k->dense_places,
-        [DEPTHWISE_PLACES] = k->depthwise_places,
+        [DEPTHWISE_PLACES] = k->depthwise_places, [CONV_PLANES16] = k->conv_planes16,
+        [SPREAD16] = k->spread16, [TO_16] = k->to_16, [FROM_16] = k->from_16,
     };
     kernels[s->operation](s, at(place, &s->in, image), at(place, &s->other, image),
                           at(place, &s->out, image), images);

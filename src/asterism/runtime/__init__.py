@@ -9,6 +9,8 @@ program       from layers to steps
 building      values in rows and in columns
 layers        the steps of convolutions and recurrent layers, and their weights
 steps         steps and their memory
+sixteen_bits  convolutions in whole numbers of 16 bits
+ranges        how large numbers become, on examples
 choice        which kernel each layer takes, predicted or measured
 explain       the plan as a table
 reference     every operation in plain numpy

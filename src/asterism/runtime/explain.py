@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from asterism.graph.stages import FusedLayer
 from asterism.kernels.library import LEVELS
+from asterism.runtime.sixteen_bits import SHARE, is_short
 from asterism.runtime.steps import KernelPlan
 
 
@@ -19,10 +20,13 @@ def explain(
     """One line per layer: kind, kernel, density, the time predicted and, if known, measured."""
     lines = [f"kernels: {LEVELS[level]}; {'blocks of 32 images' if many else 'single images'}"]
     lines += [f"{'layer':28} {'kernel':7} {'density':>8} {'predicted':>10} {'measured':>10}"]
+    short = {step.layer.place for step in plan.steps if is_short(step)}
     predictions, measurements = 0.0, 0.0  # of the layers that have both
     for layer in layers:
         choice = plan.choices.get(layer.place)
         kind = "–" if choice is None else choice.kernel
+        if choice is not None and layer.place in short:
+            kind, choice = "int16", choice._replace(seconds=SHARE * choice.seconds)
         density = "" if choice is None else f"{100 * choice.density:.2f} %"
         predicted = "" if choice is None else f"{1e6 * choice.seconds:.2f} µs"
         measured = ""

@@ -217,7 +217,9 @@ class Net:
         return explain(sized.program(many).plans[many], sized.layers, self.level, many, times)
 
 
-def load(path: str | Path, *, threads: int = 1, max_work: int | None = None) -> Net:
+def load(
+    path: str | Path, *, threads: int = 1, max_work: int | None = None, int16: bool = True
+) -> Net:
     """The network in a file that was saved with its graph.
 
     path      the file
@@ -225,6 +227,8 @@ def load(path: str | Path, *, threads: int = 1, max_work: int | None = None) -> 
     max_work  multiply-adds that one example may take, each number of a value counted as 16; by
               default as many as the file's weights make plausible, so that a file of a few bytes
               cannot keep the machine busy
+    int16     whether convolutions run in whole numbers of 16 bits where the file has scales for it
+              and it is faster; in floats otherwise
     """
     from asterism.file import read
 
@@ -237,7 +241,9 @@ def load(path: str | Path, *, threads: int = 1, max_work: int | None = None) -> 
         name: _widened(array, contents.dtypes[name]) for name, array in contents.tensors.items()
     }
     try:
-        return Net(decode(contents.graph), tensors, threads=threads, max_work=max_work)
+        graph = decode(contents.graph)
+        graph = graph if int16 else Graph(graph.inputs, graph.nodes, graph.outputs)
+        return Net(graph, tensors, threads=threads, max_work=max_work)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
 

@@ -8,38 +8,35 @@ from, do so by `linear` here and `conv` in `convolutions`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 import asterism.runtime.choice.cost as cost
 import asterism.runtime.layers.packing as packing
+from asterism.graph.network import Graph
 from asterism.graph.operations import OPERATIONS
-from asterism.graph.stages import FusedLayer, Shape
-from asterism.runtime.building import Ends, Planning
+from asterism.graph.stages import FusedLayer
+from asterism.runtime.building import Planning
 from asterism.runtime.choice.machine import machine
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
+from asterism.runtime.sixteen_bits import shortened
 from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
-def plan(
-    layers: list[FusedLayer], shapes: Sequence[Shape], ends: Ends, many: bool, level: int
-) -> KernelPlan:
+def plan(graph: Graph, planning: Planning) -> KernelPlan:
     """The steps of a network for single images, or for blocks of them.
 
-    layers  those of `lower`
-    shapes  of all values, by their numbers
-    ends    which of them are the network's inputs and results
-    many    whether it is for blocks
-    level   of the kernels
+    graph     the network
+    planning  what it was lowered to, and for what it is planned
     """
+    layers, level = planning.layers, planning.level
     with cost.planning_for(cost.MACHINE.get() or machine(level)):
-        program = _Program(Planning(layers, shapes, ends, many, level))
+        program = _Program(planning)
         for layer in layers:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])
+    steps = shortened(steps, graph, program.choices, level)
     scratch = place(steps)
     return KernelPlan(steps, scratch, program.choices, tabulate(steps))
 

@@ -21,7 +21,7 @@ from asterism.graph.operations import OPERATIONS
 from asterism.graph.shapes import infer
 from asterism.graph.stages import Array, FusedLayer, Shape
 from asterism.graph.work import Work
-from asterism.runtime.building import Ends
+from asterism.runtime.building import Ends, Planning
 from asterism.runtime.choice.cost import MACHINE, Machine, planning_for
 from asterism.runtime.lowering import lower, memory
 from asterism.runtime.program import plan
@@ -91,7 +91,8 @@ class Sized:
 
     def _plan(self, many: bool) -> KernelPlan:
         with planning_for(self._machines[many] or MACHINE.get()):
-            return plan(self.layers, self.shapes, self.ends, many, self.level)
+            planning = Planning(self.layers, self.shapes, self.ends, many, self.level)
+            return plan(self.graph, planning)
 
     def _compiled(self, *plans: KernelPlan) -> _Compiled:
         return _Compiled(self._library, plans, self.ends.sizes(self.shapes), self.level)

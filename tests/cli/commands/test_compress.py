@@ -1,4 +1,4 @@
-"""`asterism compress --fold-norms`: a smaller file that does the same."""
+"""`asterism compress`: smaller files with folded norms, faster ones in 16 bits."""
 
 from __future__ import annotations
 
@@ -78,3 +78,26 @@ def test_it_needs_the_network_and_writes_our_format(
     assert done.returncode == 2
     assert "--fold-norms changes the network: add --model" in " ".join(done.stderr.split())
     assert not (tmp_path / out).exists()
+
+
+def test_16_bits_are_measured_before_and_after(weights: Path, tmp_path: Path) -> None:
+    floats, short = tmp_path / "net.asterism", tmp_path / "short.asterism"
+    assert asterism("compress", weights, *options(weights), "--out", floats).returncode == 0
+    data = options(weights)[2:]
+    done = asterism("compress", floats, "--int16", *data, "--out", short, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert abs(found["metric_float"] - found["metric_int16"]) <= 2
+    assert 0 < short.stat().st_size - floats.stat().st_size < 20  # a byte for each value
+    told = asterism("compress", weights, *options(weights), "--int16", "--out", short)
+    assert "in floats" in told.stdout
+    assert "in 16 bits" in told.stdout
+
+
+def test_16_bits_need_examples_and_a_graph(weights: Path, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "net.asterism"]
+    without = asterism("compress", weights, "--int16", *out)
+    assert "add --data net.py:loaders" in without.stderr
+    alone = asterism("compress", weights, "--int16", *options(weights)[2:], *out)
+    assert "add --model net.py:model" in alone.stderr
+    assert not list(tmp_path.iterdir())

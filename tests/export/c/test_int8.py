@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asterism.cli.commands.export import examples_of
+from asterism.cli.source import examples_of
 from asterism.errors import InputError
 from asterism.export.c.source import sources
 from asterism.export.steps.quantised import Quantised, quantised
@@ -197,9 +197,9 @@ def test_what_has_no_form_in_8_bits_is_named() -> None:
 
 def test_examples_are_the_first_of_a_loader() -> None:
     batches = [(np.full((200, 3), number), None) for number in range(9)]
-    found = examples_of(batches)
+    found = examples_of(batches, "--int8")
     assert found.shape == (512, 3)
     assert found[-1, 0] == 2
     for wrong, reason in (([], "has none"), ([np.zeros(3)], "gives")):
         with pytest.raises(InputError, match=reason):
-            examples_of(wrong)
+            examples_of(wrong, "--int8")

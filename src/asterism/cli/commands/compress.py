@@ -10,7 +10,7 @@ import typer
 
 from asterism.cli.onnx_options import Fix, Shape
 from asterism.cli.output import Csv, Json, flat, is_text, print_data
-from asterism.cli.source import Source, by_position, find_source
+from asterism.cli.source import Source, by_position, examples_of, find_source
 from asterism.cli.voice import say_loading_torch
 from asterism.errors import InputError
 
@@ -61,7 +61,7 @@ def compress(
         str | None,
         typer.Option(
             metavar="FILE.py:FUNCTION",
-            help="The function that returns the loaders; goes with --model.",
+            help="The function that returns the loaders; goes with --model or --int16.",
         ),
     ] = None,
     epochs: Annotated[
@@ -72,6 +72,14 @@ def compress(
         typer.Option(
             "--fold-norms",
             help="Make batch norms part of the convolutions; their state_dict keys go.",
+        ),
+    ] = False,
+    int16: Annotated[
+        bool,
+        typer.Option(
+            "--int16",
+            help="Run convolutions in whole numbers of 16 bits, with scales found on --data, where"
+            " the metric is measured before and after.",
         ),
     ] = False,
     out: Annotated[
@@ -95,6 +103,9 @@ def compress(
 
     A network of any framework, with its graph and without PyTorch:  asterism compress model.onnx
 
+    Faster convolutions, for a file that has its graph:  asterism compress net.asterism --int16
+    --data net.py:loaders --out fast.asterism
+
     An --out that ends in .safetensors writes a plain checkpoint back.
     """
     text = is_text(as_json, as_csv)
@@ -104,8 +115,11 @@ def compress(
     checkpoint, model, data = source.path, source.model, source.data
     out = out or checkpoint.with_suffix(".asterism")
     if source.is_onnx:
-        if model is not None or data is not None or max_drop is not None or fold_norms:
-            raise InputError("an ONNX file has its own network: give --bits, and then evaluate it")
+        if model is not None or data is not None or max_drop is not None or fold_norms or int16:
+            raise InputError(
+                "an ONNX file has its own network: give --bits at most, and then evaluate it, or"
+                " compress the new file with --int16"
+            )
         _report(_from_onnx(source, out, mode, bits), text, as_json)
         return
     say_loading_torch()
@@ -115,7 +129,9 @@ def compress(
     from asterism.search.limits import Goal
     from asterism.storage.atomic_files import check_writable
 
-    if (model is None) != (data is None):
+    if int16 and data is None:
+        raise InputError("--int16 finds its scales on examples: add --data net.py:loaders")
+    if (model is None) != (data is None) and not (int16 and model is None):
         raise InputError("--model and --data go together: give both")
     if max_drop is not None and model is None:
         raise InputError(
@@ -133,27 +149,34 @@ def compress(
     if out.resolve() == checkpoint.resolve():
         raise InputError(f"{checkpoint} would be overwritten: choose another --out")
     check_writable(out)
+    if int16 and model is None and graph is None:
+        raise InputError(f"{checkpoint} holds weights alone: add --model net.py:model for --int16")
+    task = source.task() if data is not None else None
+    rest: dict[str, Any] = {"mode": mode.value, "bits": bits}
+    if int16 and task is not None:
+        rest["int16"] = examples_of(task.train_loader, "--int16")
     if out.suffix == ".safetensors":
-        if bits is not None or max_drop is not None:
+        if bits is not None or max_drop is not None or int16:
             raise InputError("few bits are for .asterism files: choose another --out")
         write_checkpoint(out, state)
         size = out.stat().st_size
-    elif model is None or data is None:
-        size = save(state, out, mode=mode.value, bits=bits, graph=graph)
+    elif model is None or task is None:
+        size = save(state, out, graph=graph, **rest)
     else:
-        network, task = source.network(), source.task()
+        network = source.network()
         example = by_position(network, task.example_inputs(network))
         if fold_norms:
             network = folding.fold_norms(network, example)
         if max_drop is None:
-            size = save(network, out, mode=mode.value, bits=bits, example_inputs=example)
+            size = save(network, out, example_inputs=example, **rest)
         else:
             goal = Goal(max_drop, task.higher_is_better)
             choice = choose_bits(network, task.evaluate, goal, fit=task.fit, epochs=epochs)
-            size = save(
-                choice.model, out, mode=mode.value, bits=choice.bits, example_inputs=example
-            )
+            rest["bits"] = choice.bits
+            size = save(choice.model, out, example_inputs=example, **rest)
             found = _measured(choice, network, task, out)
+    if int16 and task is not None:
+        found |= _compared(out, task)
     dense = sum(tensor.nbytes for tensor in state.values())
     _report({"file": str(out), "bytes": size, "dense_bytes": dense, **found}, text, as_json)
 
@@ -196,8 +219,24 @@ def _measured(choice: Choice, network: nn.Module, task: Supervised, out: Path) -
     return {"bits": bits, "before": choice.before, "after": task.evaluate(network)}
 
 
+def _compared(out: Path, task: Supervised) -> dict[str, Any]:
+    """The metric of a file's network in floats and in 16 bits, and how many layers have these."""
+    from asterism.cli.commands.evaluate import measure
+    from asterism.runtime import load
+    from asterism.runtime.sixteen_bits import is_short
+
+    floats, short = load(out, int16=False), load(out)
+    layers = {step.layer.place for plan in short.plans for step in plan.steps if is_short(step)}
+    before, after = (measure(net, task)["metric"] for net in (floats, short))
+    return {"metric_float": before, "metric_int16": after, "int16_layers": len(layers)}
+
+
 def _describe(found: dict[str, Any]) -> None:
     for name, width in found.get("bits", {}).items():
         print(f"{name}: {'as it is' if width is None else f'{width} bits'}")
     if "before" in found:
         print(f"metric: {found['before']:.6g} before, {found['after']:.6g} after")
+    if "int16_layers" in found:
+        floats, short = found["metric_float"], found["metric_int16"]
+        print(f"metric on the validation data: {floats:.6g} in floats, {short:.6g} in 16 bits")
+        print(f"layers in 16 bits on this machine: {found['int16_layers']}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asterism.cli.output import Csv, Json, is_text, print_data
-from asterism.cli.source import CheckpointModel, Source, find_source
+from asterism.cli.source import CheckpointModel, Source, examples_of, find_source
 
 if TYPE_CHECKING:
     from asterism.export.code import Written
@@ -131,9 +131,6 @@ def _code(source: Source, out: Path, speed: bool, header: bool) -> Written:
     return export_code(net.graph, net.weights, out, origin=origin, speed=speed, header=header)
 
 
-EXAMPLES = 512  # on which scales are found
-
-
 def _int8(
     source: Source, out: Path, header: bool, least_ram: bool
 ) -> tuple[Written, dict[str, Any]]:
@@ -145,29 +142,11 @@ def _int8(
     if source.data is None:
         raise InputError("--int8 finds its scales on examples: add --data net.py:loaders")
     net, task = source.net(threads=1), source.task()
-    found = examples_of(task.train_loader)
+    found = examples_of(task.train_loader, "--int8")
     rest: dict[str, Any] = {"origin": source.path, "header": header, "least_ram": least_ram}
     written, run = export_int8(net.graph, net.weights, out, found, **rest)
     before, after = measure(net, task), measure(run, task)
     return written, {"metric_float": before["metric"], "metric_int8": after["metric"]}
-
-
-def examples_of(loader: Any) -> Any:
-    """The first inputs of a loader, as one batch of floats."""
-    import numpy as np
-
-    from asterism.errors import InputError
-
-    parts: list[Any] = []
-    for batch in loader:
-        if not isinstance(batch, tuple | list) or len(batch) != 2:
-            raise InputError("--int8 needs a loader that gives (inputs, targets)")
-        parts.append(np.asarray(batch[0], np.float32))
-        if sum(map(len, parts)) >= EXAMPLES:
-            break
-    if not parts:
-        raise InputError("--int8 needs examples, and the training loader has none")
-    return np.concatenate(parts)[:EXAMPLES]
 
 
 def _print_written(written: Written, metrics: dict[str, Any], text: bool, as_json: bool) -> None:
