@@ -45,7 +45,7 @@ sanitize: $(STAMP)  ## the tests of the compiled code under the address and unde
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so):$$($(CC) -print-file-name=libubsan.so) \
 	  UBSAN_OPTIONS=halt_on_error=1 $(BIN)/pytest -m "not slow" tests/graph/test_live_forward.py \
 	  tests/graph/test_operations.py tests/graph/operations/sequences/test_recurrent.py tests/runtime/test_images.py \
-	  tests/runtime/test_residual.py tests/runtime/test_vision.py \
+	  tests/runtime/test_residual.py tests/runtime/test_vision.py tests/runtime/test_sixteen_bits.py \
 	  tests/runtime/test_expressions.py tests/runtime/test_layers.py tests/runtime/test_net.py \
 	  tests/file/small/test_compiled.py tests/scaling/stepping/test_bundles.py \
 	  tests/scaling/stepping/test_shrinking.py tests/scaling/stepping/test_compiled.py \
