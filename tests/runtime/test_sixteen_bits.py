@@ -190,10 +190,20 @@ def test_a_file_keeps_ranges_within_nine_percent(ranges: list[float]) -> None:
         assert 0.999 <= after / before < 1.0906
 
 
+def test_a_network_of_words_keeps_its_floats(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 3))
+    ids = torch.randint(0, 9, (8, 5))
+    asterism.save(model, tmp_path / "net.asterism", example_inputs=ids[:1], int16=ids)
+    net = load(tmp_path / "net.asterism")
+    assert short_layers(net) == 0
+    np.testing.assert_allclose(net(ids.numpy()), model(ids).detach(), atol=1e-5)
+
+
 def test_examples_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(1, 1, 1))
-    x = torch.full((2, 1, 4, 4), torch.inf)
-    with pytest.raises(InputError, match="not finite"):
-        asterism.save(model, tmp_path / "net.asterism", example_inputs=x, int16=x)
+    x = torch.zeros(2, 1, 4, 4)
+    for wrong in (torch.inf, torch.nan):
+        with pytest.raises(InputError, match="not finite"):
+            asterism.save(model, tmp_path / "net.asterism", example_inputs=x, int16=x + wrong)
     with pytest.raises(InputError, match="add example_inputs"):
         asterism.save(model.state_dict(), tmp_path / "net.asterism", int16=x)

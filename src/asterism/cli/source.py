@@ -183,7 +183,7 @@ def by_position(network: nn.Module, inputs: Any) -> tuple[Any, ...]:
 
 
 def examples_of(loader: Any, option: str) -> Any:
-    """The first inputs of a loader, as one batch of floats.
+    """The first inputs of a loader, as one batch.
 
     loader  gives (inputs, targets)
     option  what they are for, which an error names
@@ -194,7 +194,7 @@ def examples_of(loader: Any, option: str) -> Any:
     for batch in loader:
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise InputError(f"{option} needs a loader that gives (inputs, targets)")
-        parts.append(np.asarray(batch[0], np.float32))
+        parts.append(np.asarray(batch[0]))
         if sum(map(len, parts)) >= EXAMPLES:
             break
     if not parts:

@@ -37,7 +37,8 @@ def with_ranges(
         parts = [each[first : first + BLOCK] for each in examples]
         made = [*enumerate(parts), *zip(outs, every(*parts), strict=False)]
         for value, numbers in made:
-            largest[value] = max(largest[value], float(np.abs(numbers).max(initial=0)))
-    if not all(map(math.isfinite, largest.values())):
-        raise InputError("the examples make numbers that are not finite: others are needed")
+            size = float(np.abs(numbers).max(initial=0))
+            if not math.isfinite(size):
+                raise InputError("the examples make numbers that are not finite: give others")
+            largest[value] = max(largest[value], size)
     return Graph(graph.inputs, graph.nodes, graph.outputs, tuple(largest.values()))

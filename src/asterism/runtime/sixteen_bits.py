@@ -2,14 +2,14 @@
 
 A step for floats becomes one for whole numbers that lie alike, number by number
 (kernels/layers/sixteen_bits.h). A number of a value is its scale times a whole number, by which the
-largest that examples made of it is LEVELS: there is room for larger ones, and for sums on the way.
+largest that examples made of it is 2^13: there is room for larger ones, and for sums on the way.
 A weight w that takes inputs of scale s to a result of scale t is the fraction w·s/t, in 2^15ths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,11 +54,11 @@ def is_short(step: Planned) -> bool:
     return step.kernel == "CONV_PLANES16"
 
 
-class Short:
+class Short(NamedTuple):
     """A value in 16 bits: its memory, and what a 1 stands for."""
 
-    def __init__(self, buffer: Buffer, scale: float) -> None:
-        self.buffer, self.scale = buffer, scale
+    buffer: Buffer
+    scale: float
 
 
 class Shortened:

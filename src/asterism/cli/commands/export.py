@@ -142,7 +142,7 @@ def _int8(
     if source.data is None:
         raise InputError("--int8 finds its scales on examples: add --data net.py:loaders")
     net, task = source.net(threads=1), source.task()
-    found = examples_of(task.train_loader, "--int8")
+    found = examples_of(task.train_loader, "--int8").astype("float32")
     rest: dict[str, Any] = {"origin": source.path, "header": header, "least_ram": least_ram}
     written, run = export_int8(net.graph, net.weights, out, found, **rest)
     before, after = measure(net, task), measure(run, task)
