@@ -151,13 +151,14 @@ def compress(
     check_writable(out)
     if int16 and model is None and graph is None:
         raise InputError(f"{checkpoint} holds weights alone: add --model net.py:model for --int16")
-    task = source.task() if data is not None else None
+    plain = out.suffix == ".safetensors"
+    if plain and (bits is not None or max_drop is not None or int16):
+        raise InputError("few bits are for .asterism files: choose another --out")
+    task = source.task() if data is not None and not plain else None
     rest: dict[str, Any] = {"mode": mode.value, "bits": bits}
     if int16 and task is not None:
         rest["int16"] = examples_of(task.train_loader, "--int16")
-    if out.suffix == ".safetensors":
-        if bits is not None or max_drop is not None or int16:
-            raise InputError("few bits are for .asterism files: choose another --out")
+    if plain:
         write_checkpoint(out, state)
         size = out.stat().st_size
     elif model is None or task is None:
