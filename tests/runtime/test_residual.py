@@ -101,7 +101,7 @@ def random_network(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
     for param in model.parameters():
         if param.ndim > 1:
             param.data *= torch.rand_like(param) < draw(st.sampled_from([0.05, 0.3, 1.0]))
-    batch = draw(st.sampled_from([1, 5]))
+    batch = draw(st.sampled_from([1, 5, 34]))
     return model, torch.randn(batch, inputs, draw(st.integers(1, 20)), draw(st.integers(1, 40)))
 
 
@@ -170,6 +170,20 @@ def test_nothing_is_copied_twice(block: nn.Module, steps: list[str], level: str)
     # The network's input is brought to planes; of its result the zeros may have to go.
     assert found[:2] == ["SPREAD", "CONV_PLANES"]
     assert found[2:] in (steps, [*steps, "SPREAD"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_zeros_that_single_images_keep_outlast_the_blocks_before_them(seed: int) -> None:
+    """33 images are a block and a single one: their programs must not share memory."""
+    torch.manual_seed(seed)
+    layers = [nn.Conv2d(3, 4, 5, 2), nn.ReLU(), nn.Conv2d(4, 4, 3, 2, 1), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Conv2d(4, 4, 1, padding=1), nn.Flatten()).eval()
+    for param in model.parameters():
+        if param.ndim > 1:
+            param.data *= torch.rand_like(param) < 0.2
+    x = torch.randn(35, 3, 14, 6)
+    for images in (33, 34, 35):
+        assert_same(model, x[:images])
 
 
 @pytest.mark.skipif(library.load() is None, reason="the kernels are not built")

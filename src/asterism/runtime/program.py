@@ -24,11 +24,12 @@ from asterism.runtime.sixteen_bits import shortened
 from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
-def plan(graph: Graph, planning: Planning) -> KernelPlan:
+def plan(graph: Graph, planning: Planning, start: int = 0) -> KernelPlan:
     """The steps of a network for single images, or for blocks of them.
 
     graph     the network
     planning  what it was lowered to, and for what it is planned
+    start     where its scratch begins
     """
     layers, level = planning.layers, planning.level
     with cost.planning_for(cost.MACHINE.get() or machine(level)):
@@ -37,7 +38,7 @@ def plan(graph: Graph, planning: Planning) -> KernelPlan:
             OPERATIONS[layer.node.op].emit(program, layer)
         steps = program.finish(layers[-1])
     steps = shortened(steps, graph, program.choices, level)
-    scratch = place(steps)
+    scratch = place(steps, start)
     return KernelPlan(steps, scratch, program.choices, tabulate(steps))
 
 

@@ -92,7 +92,9 @@ class Sized:
     def _plan(self, many: bool) -> KernelPlan:
         with planning_for(self._machines[many] or MACHINE.get()):
             planning = Planning(self.layers, self.shapes, self.ends, many, self.level)
-            return plan(self.graph, planning)
+            # A batch runs by both plans, and neither may write over zeros that the other keeps.
+            start = self._few.plans[0].scratch if many and self._few else 0
+            return plan(self.graph, planning, start)
 
     def _compiled(self, *plans: KernelPlan) -> _Compiled:
         return _Compiled(self._library, plans, self.ends.sizes(self.shapes), self.level)

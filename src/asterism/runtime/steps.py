@@ -71,7 +71,7 @@ class Planned(NamedTuple):
 
 
 class KernelPlan(NamedTuple):
-    """The steps, as the kernels read them too, and the floats of scratch that they need."""
+    """The steps, as the kernels read them too, and where the scratch that they need ends."""
 
     steps: list[Planned]
     scratch: int
@@ -110,10 +110,13 @@ def _operand(buffer: Buffer) -> Operand:
     return Operand(buffer.space, buffer.offset, buffer.stride)
 
 
-def place(steps: list[Planned]) -> int:
-    """Gives every buffer its offset and stride; the scratch that all need together.
+def place(steps: list[Planned], start: int = 0) -> int:
+    """Gives every buffer its offset and stride; where the scratch that all need together ends.
 
     A value that leaves its group of image-wise steps is kept for every image of a block.
+
+    steps  of one program
+    start  where its scratch begins: what is before belongs to another program
     """
     # Image-wise steps in a row are one group: an image goes through all of them before the next
     # one. A step for the whole block is a group of its own.
@@ -129,7 +132,7 @@ def place(steps: list[Planned]) -> int:
             spans.setdefault(id(buffer), (buffer, []))[1].append(i)
     # The buffers that are needed first get their places first.
     taken: list[tuple[int, int, int, int]] = []  # first step, last step, begin, end
-    scratch = 0
+    scratch = start
     for buffer, used in sorted(spans.values(), key=lambda span: span[1][0]):
         inside = len({groups[i] for i in used}) == 1 and not any(steps[i].whole for i in used)
         if buffer.space != SCRATCH:
@@ -145,7 +148,7 @@ def place(steps: list[Planned]) -> int:
         size = buffer.size if inside or buffer.columns else buffer.size * BLOCK
         size = -(-(size + SLACK) // 16) * 16
         # The first gap that is large enough between what is in use at the same time.
-        begin = 0
+        begin = start
         for _, _, low, high in sorted(
             (span for span in taken if span[0] <= last and span[1] >= first), key=lambda s: s[2]
         ):
