@@ -27,6 +27,12 @@ PENALTIES: dict[str, tuple[Penalty, float]] = {
 }
 """Each with its lam."""
 
+SHARPER: dict[float, dict[str, tuple[Penalty, float]]] = {
+    0.2: {"gradual_l1": (ReweightedL1(0.1), 0.05)}
+}
+"""By density, in the place of those above: where many weights stay, a pull on the large ones costs
+more, and a smaller tau leaves them alone."""
+
 
 class Epochs(NamedTuple):
     """Of the dense network, of the cut from there on, and of retraining what is left."""
@@ -66,7 +72,7 @@ def row(key: str, density: float, epochs: Epochs) -> Method:
         return RiggedLottery(
             density, epochs=sum(epochs), weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP
         )
-    penalty, lam = PENALTIES[key]
+    penalty, lam = SHARPER.get(density, {}).get(key) or PENALTIES[key]
     return cut_and_retrained(density, epochs, GradualReweighting, penalty=penalty, lam=lam)
 
 
