@@ -154,6 +154,70 @@ def test_numbers_beyond_the_range_stay_the_largest() -> None:
     assert 3.9 < found.max() < 4.1  # four times what the examples made
 
 
+@pytest.mark.parametrize("weights", [[1.0] * 8 + [-1.0] * 8, [-1.0] * 8 + [1.0] * 8])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_on_the_way_may_be_larger_than_any_result(weights: list[float], sign: int) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, (1, 16), bias=False))
+    model[0].weight.data = torch.tensor(weights).reshape(1, 1, 1, 16)
+    x = sign * (1 - 0.1 * torch.rand(16, 1, 9, 24, generator=torch.Generator().manual_seed(0)))
+    floats, short = both(model, x)
+    assert short_layers(short) == 1
+    expected = floats(x.numpy())
+    assert np.abs(expected).max() < 1  # and eight of the products are 8
+    np.testing.assert_allclose(short(x.numpy()), expected, atol=0.01)
+
+
+def test_a_bias_may_be_larger_than_any_result() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, (1, 8)))
+    model[0].weight.data.fill_(1)
+    model[0].bias.data.fill_(-8)  # type: ignore[union-attr]
+    x = 1 - 0.1 * torch.rand(16, 1, 9, 24, generator=torch.Generator().manual_seed(0))
+    floats, short = both(model, x)
+    np.testing.assert_allclose(short(x.numpy()), floats(x.numpy()), atol=0.01)
+
+
+@pytest.mark.parametrize("size", [1e8, 1e-9])
+def test_numbers_too_large_or_small_for_a_range_stay_floats(size: float, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = sparse(nn.Sequential(nn.Conv2d(1, 8, 3)), 0.3), size * torch.randn(8, 1, 9, 9)
+    asterism.save(model, tmp_path / "net.asterism", example_inputs=x[:1], int16=x)
+    net = load(tmp_path / "net.asterism")
+    assert short_layers(net) == 0
+    expected = model(x).detach().numpy()
+    np.testing.assert_allclose(net(x.numpy()), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_of_any_size_give_scales_or_stay_floats() -> None:
+    layers = [nn.Conv2d(2, 2, 1, bias=False) for _ in range(14)]
+    for layer in layers:
+        layer.weight.data = torch.tensor([[1e10, 0], [0, 1e10]]).reshape(2, 2, 1, 1)
+    model = nn.Sequential(*layers)
+    graph = capture(model, torch.zeros(1, 2, 4, 4))
+    graph = Graph(graph.inputs, graph.nodes, graph.outputs, (1.0,) * 15)
+    net = Net(graph, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
+    assert 0 < short_layers(net) < 14
+
+
+@pytest.mark.parametrize("count", [3, 64])
+def test_what_a_layer_makes_not_finite_is_the_largest(count: int) -> None:
+    class Logarithm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(1, 1, 1, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = self.conv(torch.log(x))
+            return made
+
+    model = Logarithm()
+    model.conv.weight.data.fill_(0.5)
+    net = both(model, torch.linspace(0.1, 1, count).reshape(1, 1, 1, count))[1]
+    assert short_layers(net) == 1
+    found = net(np.full((1, 1, 1, count), -1, np.float32))
+    assert (found == found.flat[0]).all()
+    assert found.flat[0] > 0
+
+
 def test_a_network_is_saved_with_its_ranges(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = sparse(Residual(8, 2, 3, 1), 0.2)
@@ -205,5 +269,9 @@ def test_examples_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     for wrong in (torch.inf, torch.nan):
         with pytest.raises(InputError, match="not finite"):
             asterism.save(model, tmp_path / "net.asterism", example_inputs=x, int16=x + wrong)
+    for nothing in ((), x[:0], 3.0, [1, 2]):
+        with pytest.raises(InputError, match=r"needs a batch of examples|takes 1 inputs"):
+            asterism.save(model, tmp_path / "net.asterism", example_inputs=x, int16=nothing)
+    asterism.save(model, tmp_path / "net.asterism", example_inputs=x, int16=x.requires_grad_())
     with pytest.raises(InputError, match="add example_inputs"):
         asterism.save(model.state_dict(), tmp_path / "net.asterism", int16=x)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asterism.cli.onnx_options import read_fixed, read_shapes
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.storage.atomic_files import read_json
 
 if TYPE_CHECKING:
@@ -190,15 +190,27 @@ def examples_of(loader: Any, option: str) -> Any:
     """
     import numpy as np
 
+    from asterism.export.checkpoints import example_array
+
     parts: list[Any] = []
-    for batch in loader:
-        if not isinstance(batch, tuple | list) or len(batch) != 2:
-            raise InputError(f"{option} needs a loader that gives (inputs, targets)")
-        parts.append(np.asarray(batch[0]))
-        if sum(map(len, parts)) >= EXAMPLES:
-            break
+    try:
+        for batch in loader:
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise InputError(f"{option} needs a loader that gives (inputs, targets)")
+            parts.append(example_array(batch[0], option))
+            if sum(map(len, parts)) >= EXAMPLES:
+                break
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"after {len(parts)} batches the training loader raised {one_line(error)}"
+        ) from error
     if not parts:
         raise InputError(f"{option} needs examples, and the training loader has none")
+    shapes = sorted({part.shape[1:] for part in parts})
+    if len(shapes) > 1:
+        raise InputError(f"{option} needs examples of one shape, found {shapes[0]} and {shapes[1]}")
     return np.concatenate(parts)[:EXAMPLES]
 
 

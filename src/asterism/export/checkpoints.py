@@ -228,4 +228,19 @@ def _with_ranges(graph: bytes, state: Mapping[str, Tensor], examples: Any) -> by
 
     arrays, _ = to_arrays({name: tensor.float() for name, tensor in state.items()})
     batches = examples if isinstance(examples, tuple | list) else (examples,)
-    return encode(with_ranges(decode(graph), arrays, [np.asarray(each) for each in batches]))
+    given = [example_array(each, "int16") for each in batches]
+    return encode(with_ranges(decode(graph), arrays, given))
+
+
+def example_array(batch: Any, what: str) -> NDArray[Any]:
+    """A batch of examples as an array, floats in single precision.
+
+    batch  a tensor or an array, with one example or more
+    what   it is for, which an error names
+    """
+    if isinstance(batch, Tensor):
+        batch = (batch.float() if batch.is_floating_point() else batch).detach().cpu().numpy()
+    if not isinstance(batch, np.ndarray) or batch.ndim == 0 or not len(batch):
+        found = "none" if isinstance(batch, np.ndarray) else f"a {type(batch).__name__}"
+        raise InputError(f"{what} needs a batch of examples, a tensor or an array, found {found}")
+    return batch

@@ -28,11 +28,13 @@ STEPS, MIDDLE = 8, 128  # of a range, from one power of two to the next; the byt
 def write_ranges(ranges: Sequence[float]) -> bytes:
     """A byte each, for the next eighth of a power of two: at most 9 % more.
 
+    0 stands for a range that is not known, or is too large or too small for a byte.
+
     >>> list(write_ranges([0.0, 1.0, 3.0])), read_ranges(write_ranges([0.0, 1.0, 4.0]))
     ([0, 128, 141], (0.0, 1.0, 4.0))
     """
     places = [math.ceil(STEPS * math.log2(each)) + MIDDLE if each else 0 for each in ranges]
-    return bytes(min(max(place, each > 0), 255) for place, each in zip(places, ranges, strict=True))
+    return bytes(place if 0 < place < 256 else 0 for place in places)
 
 
 def read_ranges(data: bytes) -> tuple[float, ...]:

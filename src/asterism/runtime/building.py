@@ -42,6 +42,7 @@ class Planning(NamedTuple):
     ends    where it begins and ends
     many    whether it is for blocks of images, or for one at a time
     level   of the kernels
+    ranges  of the values, if layers may be in 16 bits
     """
 
     layers: Sequence[FusedLayer]
@@ -49,13 +50,14 @@ class Planning(NamedTuple):
     ends: Ends
     many: bool
     level: int
+    ranges: Sequence[float] = ()
 
 
 class Builder:
     """The steps so far; a value is image by image in `values`, by features in `columns`."""
 
     def __init__(self, planning: Planning) -> None:
-        layers, shapes, ends, many, level = planning
+        layers, shapes, ends, many, level, self.ranges = planning
         self.shapes, self.ends, self.many = shapes, ends, many
         self.lanes, self.slice = LANES[level], SLICES[level]
         self.readers: dict[int, list[FusedLayer]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from asterism.graph.stages import FusedLayer
 from asterism.kernels.library import LEVELS
-from asterism.runtime.sixteen_bits import SHARE, is_short
+from asterism.runtime.sixteen_bits import is_short
 from asterism.runtime.steps import KernelPlan
 
 
@@ -26,7 +26,7 @@ def explain(
         choice = plan.choices.get(layer.place)
         kind = "–" if choice is None else choice.kernel
         if choice is not None and layer.place in short:
-            kind, choice = "int16", choice._replace(seconds=SHARE * choice.seconds)
+            kind = "int16"
         density = "" if choice is None else f"{100 * choice.density:.2f} %"
         predicted = "" if choice is None else f"{1e6 * choice.seconds:.2f} µs"
         measured = ""

@@ -20,7 +20,7 @@ from asterism.runtime.choice.machine import machine
 from asterism.runtime.layers.convolutions import Convolutions
 from asterism.runtime.layers.packing import BLOCK
 from asterism.runtime.layers.recurrence import Recurrence
-from asterism.runtime.sixteen_bits import shortened
+from asterism.runtime.sixteen_bits import may_be_short, seconds, shortened
 from asterism.runtime.steps import Buffer, KernelPlan, Planned, place, tabulate
 
 
@@ -31,15 +31,23 @@ def plan(graph: Graph, planning: Planning, start: int = 0) -> KernelPlan:
     planning  what it was lowered to, and for what it is planned
     start     where its scratch begins
     """
-    layers, level = planning.layers, planning.level
-    with cost.planning_for(cost.MACHINE.get() or machine(level)):
-        program = _Program(planning)
-        for layer in layers:
-            OPERATIONS[layer.node.op].emit(program, layer)
-        steps = program.finish(layers[-1])
-    steps = shortened(steps, graph, program.choices, level)
+    with cost.planning_for(cost.MACHINE.get() or machine(planning.level)):
+        steps, choices = _steps(planning)
+        if may_be_short(graph, planning.level):
+            short, others = _steps(planning._replace(ranges=graph.ranges))
+            short = shortened(short, graph.ranges, planning.level)
+            if seconds(short, others) < seconds(steps, choices):
+                steps, choices = short, others
     scratch = place(steps, start)
-    return KernelPlan(steps, scratch, program.choices, tabulate(steps))
+    return KernelPlan(steps, scratch, choices, tabulate(steps))
+
+
+def _steps(planning: Planning) -> tuple[list[Planned], dict[int, cost.Choice]]:
+    """In floats, and how long the layers with weights should take."""
+    program = _Program(planning)
+    for layer in planning.layers:
+        OPERATIONS[layer.node.op].emit(program, layer)
+    return program.finish(planning.layers[-1]), program.choices
 
 
 class _Program(Convolutions, Recurrence):

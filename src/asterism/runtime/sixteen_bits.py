@@ -21,32 +21,36 @@ from asterism.runtime.choice.cost import Choice
 from asterism.runtime.steps import SCRATCH, Buffer, Planned
 
 LARGEST = 2**13  # the whole number of a value's largest
+ROOM = 4  # times as large may a number become
+HUGE = 1e30  # of scales: they and their reciprocals are floats
 ONE = 2**15
 VECTOR = 16  # numbers that are computed at once, as in the kernel
 ENTRY = np.dtype([("offset", np.int32), ("weight", np.int16, 2)])
 SIZES = 10  # of a convolution's step, before what only one of 16 bits has
 
-SHARE = 0.65  # of the time that floats take
 CONVERTED = 1.5e-10  # seconds for a number that becomes a float or was one
 FASTER = frozenset(LEVELS) - {"portable"}
 
 
-def shortened(
-    steps: list[Planned], graph: Graph, choices: Mapping[int, Choice], level: int
-) -> list[Planned]:
-    """The steps with convolutions in 16 bits, if the graph has ranges and it is faster.
+def may_be_short(graph: Graph, level: int) -> bool:
+    """Whether a graph has ranges, and kernels of this level that are faster by them."""
+    return bool(graph.ranges) and LEVELS[level] in FASTER
 
-    steps    in floats
-    graph    the network
-    choices  how long its layers should take
-    level    of the kernels
+
+def shortened(steps: list[Planned], ranges: Sequence[float], level: int) -> list[Planned]:
+    """The steps with convolutions in 16 bits wherever they can be.
+
+    steps   in floats
+    ranges  of each value
+    level   of the kernels
     """
-    if not graph.ranges or LEVELS[level] not in FASTER:
-        return steps
-    found = Shortened(steps, graph.ranges, LANES[level]).steps
-    saved = sum((1 - SHARE) * choices[step.layer.place].seconds for step in found if is_short(step))
-    lost = sum(CONVERTED * step.sizes[0] for step in found if step.kernel in ("TO_16", "FROM_16"))
-    return found if saved > lost else steps
+    return Shortened(steps, ranges, LANES[level]).steps
+
+
+def seconds(steps: Sequence[Planned], choices: Mapping[int, Choice]) -> float:
+    """What layers with weights should take, with what it takes to have their values in 16 bits."""
+    converted = sum(step.sizes[0] for step in steps if step.kernel in ("TO_16", "FROM_16"))
+    return sum(choice.seconds for choice in choices.values()) + CONVERTED * converted
 
 
 def is_short(step: Planned) -> bool:
@@ -88,14 +92,25 @@ class Shortened:
                 self.steps.append(step)
 
     def _can_be_short(self, step: Planned) -> bool:
-        """Whether the ranges of its values are known, and no weight is infinite."""
-        entries, bias = _weights(step)
+        """Whether the ranges of its values are known, and its result has a scale."""
         values = (*step.layer.inputs, *step.layer.added, step.layer.out)
-        return (
-            step.activation in ("none", "relu")
-            and all(self._ranges[value] for value in values)
-            and bool(np.isfinite(entries["weight"]).all() and np.isfinite(bias).all())
-        )
+        known = step.activation in ("none", "relu") and all(self._ranges[v] for v in values)
+        bias = _weights(step)[1]
+        return known and bool(np.isfinite(bias).all()) and 1 / HUGE < self._scale(step) < HUGE
+
+    def _scale(self, step: Planned) -> float:
+        """Of the result: a fraction is less than 1, also what an addend is multiplied by."""
+        layer = step.layer
+        largest = float(np.abs(_weights(step)[0]["weight"]).max(initial=0))
+        least = largest * self._scale_of(step.source, layer.inputs[0])
+        if step.other is not None:
+            least = max(least, self._scale_of(step.other, layer.added[0]))
+        return max(self._ranges[layer.out] / LARGEST, least * ONE / (ONE - 1))
+
+    def _scale_of(self, buffer: Buffer, value: int) -> float:
+        """What a 1 stands for in a value, now or once it is in 16 bits."""
+        found = self._short.get(buffer)
+        return found.scale if found else self._ranges[value] / LARGEST
 
     def _is_short(self, source: Buffer, out: Buffer) -> bool:
         """Whether a copy is of whole numbers, and not where the caller wants floats."""
@@ -106,10 +121,7 @@ class Shortened:
         (entries, bias), valid = _weights(step), list(step.data[4:])
         source = self._shorten(step.source, layer.inputs[0], layer)
         other = None if step.other is None else self._shorten(step.other, layer.added[0], layer)
-        # A fraction is less than 1, also what an addend is multiplied by.
-        largest = float(np.abs(entries["weight"]).max(initial=0)) * source.scale
-        least = max(largest, other.scale if other else 0.0) * ONE / (ONE - 1)
-        scale = max(self._ranges[layer.out] / LARGEST, least)
+        scale = self._scale(step)
         short = np.empty(len(entries), ENTRY)
         short["offset"] = entries["offset"]
         short["weight"] = _whole(entries["weight"] * (source.scale / scale * ONE))[:, None]

@@ -200,6 +200,15 @@ def test_examples_are_the_first_of_a_loader() -> None:
     found = examples_of(batches, "--int8")
     assert found.shape == (512, 3)
     assert found[-1, 0] == 2
-    for wrong, reason in (([], "has none"), ([np.zeros(3)], "gives")):
+    ragged = [(np.zeros((2, 3)), None), (np.zeros((2, 4)), None)]
+    named = [({"x": np.zeros((2, 3))}, None)]
+    raising = (1 / 0 for _ in range(3))
+    for wrong, reason in (
+        ([], "has none"),
+        ([np.zeros(3)], "gives"),
+        (ragged, "of one shape"),
+        (named, "found a dict"),
+        (raising, "loader raised ZeroDivisionError"),
+    ):
         with pytest.raises(InputError, match=reason):
             examples_of(wrong, "--int8")

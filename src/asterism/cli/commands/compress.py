@@ -227,7 +227,8 @@ def _compared(out: Path, task: Supervised) -> dict[str, Any]:
     from asterism.runtime.sixteen_bits import is_short
 
     floats, short = load(out, int16=False), load(out)
-    layers = {step.layer.place for plan in short.plans for step in plan.steps if is_short(step)}
+    plans = short.plans if short.layers else ()  # a network of views alone has none
+    layers = {step.layer.place for plan in plans for step in plan.steps if is_short(step)}
     before, after = (measure(net, task)["metric"] for net in (floats, short))
     return {"metric_float": before, "metric_int16": after, "int16_layers": len(layers)}
 

@@ -182,9 +182,10 @@ static void spread16(const Step *s, const float *in, const float *other, float *
     }
 }
 
+/* What is no number is the largest one. */
 INLINE int16_t whole(float x)
 {
-    return (int16_t)__builtin_rintf(x > INT16_MAX ? INT16_MAX : x < INT16_MIN ? INT16_MIN : x);
+    return (int16_t)__builtin_rintf(!(x < INT16_MAX) ? INT16_MAX : x < INT16_MIN ? INT16_MIN : x);
 }
 
 /* size: how many numbers; a: by what they are multiplied. */
@@ -198,7 +199,8 @@ static void to_16(const Step *s, const float *in, const float *other, float *out
         __m256i both[2];
         UNROLL for (int k = 0; k < 2; k++) {
             __m256 x = (__m256)(*(const Vec8 *)(in + i + 8 * k) * splat8(s->a));
-            both[k] = _mm256_cvtps_epi32(_mm256_min_ps(x, most)); /* what is too low is the least */
+            /* What is too low is the least, and what is no number the largest. */
+            both[k] = _mm256_cvtps_epi32(_mm256_min_ps(x, most));
         }
         __m256i packed = _mm256_packs_epi32(both[0], both[1]);
         *(Halves16 *)(out + i) = (Halves16)_mm256_permute4x64_epi64(packed, 0xd8);

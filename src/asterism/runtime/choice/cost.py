@@ -35,6 +35,7 @@ ROWS_SHIFT = {8: 3.3, 16: 1.5}  # cycles to shift sixteen sums
 PLANES_SPARSE, PLANES_FAR, PLANES_DENSE = 0.92, 1.15, 0.55  # cycles for a vector of products
 PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a tile; a number
 PLANES_ADDED = 1.5  # for a vector that is added to results
+PLANES_SHORT = 0.65  # of all that, where it is in whole numbers of 16 bits
 PLANES_SPLIT = {4: 0.0, 8: 0.1, 16: 0.4}  # more, for a vector of products across two cache lines
 PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of products
 PLACES_TURN = 0.4  # for a number
@@ -104,11 +105,13 @@ class WholeChannels(NamedTuple):
     length  numbers of a channel
     spread  those to spread before that; a row counts as eight more
     near    whether the inputs of a tile stay in the first-level cache
+    short   whether it may be in whole numbers of 16 bits
     """
 
     length: int
     spread: int
     near: bool
+    short: bool = False
 
 
 class Choice(NamedTuple):
@@ -243,7 +246,8 @@ def conv(
             0 if middle is None else int(live[:, middle :: extent[1] * extent[2]].sum())
         )
         split = PLANES_SPLIT[lanes] * beside
-        costs["planes"] = (per_load * nonzeros + split) * vectors + shared
+        cycles = (per_load * nonzeros + split) * vectors + shared
+        costs["planes"] = (PLANES_SHORT if planes.short else 1) * cycles
         if layer.node["groups"] == 1:
             costs["quads"] = PLANES_DENSE * quads * vectors + shared
     for kernel in costs.keys() - liked if liked else ():

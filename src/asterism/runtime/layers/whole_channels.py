@@ -74,7 +74,9 @@ class WholeChannelSteps(PlaneValues):
         length = (out[0] - 1) * pitch + out[1]
         numbers = min(TILE[self.lanes] * self.lanes, length)
         tile = channels // layer.node["groups"] * (numbers + reach)
-        return WholeChannels(length, rows * (pitch + 8), near=4 * tile < NEAR)
+        values = (*layer.inputs, *layer.added, layer.out)
+        short = bool(self.ranges) and all(self.ranges[value] for value in values)
+        return WholeChannels(length, rows * (pitch + 8), near=4 * tile < NEAR, short=short)
 
     def is_planes(self, value: int) -> bool:
         """Whether a value is in planes, or will be, as far as one can tell."""
