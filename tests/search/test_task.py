@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,15 @@ def test_several_inputs_go_to_the_model_and_the_last_is_the_target():
     model = nn.Bilinear(2, 3, 2)
     whole.fit(model, torch.optim.SGD(model.parameters(), lr=1.0), epochs=20)
     assert whole.evaluate(model) == 100.0
+
+
+def test_batches_may_be_of_numpy() -> None:
+    x = np.random.default_rng(0).standard_normal((64, 4))
+    batches = [(x, x[:, :3].argmax(1))]
+    whole = asterism.supervised(batches, batches)
+    model = nn.Linear(4, 3)
+    whole.fit(model, torch.optim.SGD(model.parameters(), lr=1.0), epochs=200)
+    assert whole.evaluate(model) > 90
 
 
 def test_the_loaders_generators_are_found_once_each():

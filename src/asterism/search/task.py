@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -230,8 +231,9 @@ def supervised(
 ) -> Supervised:
     """The task of two loaders of (inputs, …, targets), for `sparsify` and `plan`.
 
-    A batch may also be a dict, as Hugging Face's collators make it: the model is called with its
-    entries by name, all but the labels, and of what it returns the `logits` are taken.
+    Inputs and targets may be numpy's arrays. A batch may also be a dict, as Hugging Face's
+    collators make it: the model is called with its entries by name, all but the labels, and of
+    what it returns the `logits` are taken.
 
     train_loader      to train on
     valid_loader      to measure on; never give it test data
@@ -320,6 +322,9 @@ def _split(batch: dict[str, Any], what: str) -> tuple[Inputs, Any]:
 
 
 def _to(value: Any, device: torch.device) -> Any:
+    """A tensor on the model's device; one of numpy's arrays becomes one, its floats single."""
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value.astype("float32") if value.dtype == "float64" else value)
     return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
 
 
