@@ -22,8 +22,8 @@ LR, WEIGHT_DECAY = 0.05, 2e-4
 PENALTIES: dict[str, tuple[Penalty, float]] = {
     "gradual_l1": (ReweightedL1(0.3), 0.05),
     "slowly_l1": (ReweightedL1(0.3), 0.025),
-    "gradual_l2": (ReweightedL2(1.0), 1.0),
-    "gradual_focuss": (Focuss(0.5, 0.3), 0.5),
+    "gradual_l2": (ReweightedL2(1.0), 0.07),
+    "gradual_focuss": (Focuss(0.5, 0.1), 0.4),
 }
 """Each with its lam."""
 
