@@ -233,7 +233,7 @@ def _with_ranges(graph: bytes, state: Mapping[str, Tensor], examples: Any) -> by
 
 
 def example_array(batch: Any, what: str) -> NDArray[Any]:
-    """A batch of examples as an array, floats in single precision.
+    """A batch of examples as an array; floats of a tensor become single, as numpy lacks some.
 
     batch  a tensor or an array, with one example or more
     what   it is for, which an error names
