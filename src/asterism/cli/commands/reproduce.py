@@ -24,6 +24,7 @@ class BudgetName(str, Enum):
     lenet300 = "lenet300"
     forms = "forms"
     cifar10 = "cifar10"
+    resnet20 = "resnet20"
 
 
 def share_cores(jobs: int | None, threads: int | None, cores: int) -> tuple[int, int]:

@@ -105,4 +105,4 @@ ALL = ("gradual_l1", "gradual_l2", "gradual_focuss", "magnitude", "rigl")
 SLOWLY = {"slowly_l1@15": row("slowly_l1", 0.15, Epochs(60, 12, 24))}
 
 CIFAR10 = budget("resnet8", Epochs(60, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL}, SLOWLY)
-RESNET20 = budget("resnet20", Epochs(60, 12, 12), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN})
+RESNET20 = budget("resnet20", Epochs(48, 8, 8), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN})
