@@ -81,15 +81,17 @@ def budget(
     epochs: Epochs,
     keys: dict[float, tuple[str, ...]],
     others: dict[str, Method] | None = None,
+    dense_decay: float = WEIGHT_DECAY,
 ) -> Budget:
     """The dense network, and at each density its rows, keys as in "magnitude@5" for 5 %.
 
-    model   the network's name
-    epochs  of all rows but the others
-    keys    by density
-    others  further rows
+    model        the network's name
+    epochs       of all rows but the others
+    keys         by density
+    others       further rows
+    dense_decay  the weight decay of the dense network
     """
-    dense = Dense(epochs=epochs.dense, lr=0.1, weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP)
+    dense = Dense(epochs=epochs.dense, lr=0.1, weight_decay=dense_decay, augment=CROP_AND_FLIP)
     rows = {
         f"{key}@{100 * density:g}": row(key, density, epochs)
         for density, wanted in keys.items()
@@ -105,4 +107,6 @@ ALL = ("gradual_l1", "gradual_l2", "gradual_focuss", "magnitude", "rigl")
 SLOWLY = {"slowly_l1@15": row("slowly_l1", 0.15, Epochs(60, 12, 24))}
 
 CIFAR10 = budget("resnet8", Epochs(60, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL}, SLOWLY)
-RESNET20 = budget("resnet20", Epochs(48, 8, 8), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN})
+RESNET20 = budget(
+    "resnet20", Epochs(48, 8, 8), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN}, dense_decay=5e-4
+)
