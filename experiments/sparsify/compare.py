@@ -1,10 +1,9 @@
 """`sparsify` with its defaults beside `reweighting=0`: same dense network, tolerance and epochs.
 
-    python experiments/sparsify/compare.py mlp cnn transformer      # seeds 0, 1, 2
+    python experiments/sparsify/compare.py mlp cnn transformer resnet8      # seeds 0, 1, 2
     python experiments/sparsify/compare.py lenet5 --dense runs/standard
-    python experiments/sparsify/compare.py resnet8 --dense runs/cifar10
 
-The last two start from the dense networks of `asterism reproduce`, the others train theirs. Each
+The last one starts from the dense networks of `asterism reproduce`, the others train theirs. Each
 finished search is added to ../compare/searches.json at once, and what is there is not done again;
 one that was stopped is resumed. Validation data alone is seen: a search is judged by what it is
 asked for.
@@ -50,7 +49,7 @@ CASES = {
     "cnn": Case("others.py:cnn", "others.py:digits", 1.0, 120, 60),
     "transformer": Case("others.py:transformer", "others.py:text", 0.05, 60, 20),
     "lenet5": Case("lenet5.py:model", "lenet5.py:data", 0.2, 60),
-    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 60),
+    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 30, 20),
 }
 
 
@@ -75,9 +74,8 @@ def search(name: str, seed: int, own: dict[str, Any], dense: Path | None) -> Non
     own    options beside the defaults
     dense  where trained networks are, if they are not to be trained here
     """
-    known = read_json(RESULTS) if RESULTS.exists() else []
     key = {"network": name, "seed": seed, "options": own}
-    if any(key.items() <= each.items() for each in known):
+    if any(key.items() <= each.items() for each in results()):
         return
     case = CASES[name]
     torch.manual_seed(seed)
@@ -103,7 +101,12 @@ def search(name: str, seed: int, own: dict[str, Any], dense: Path | None) -> Non
         "metric": round(result.best.metric, 4),
     }
     print(found, flush=True)
-    write_json(RESULTS, [*known, found])
+    write_json(RESULTS, [*results(), found])  # read again: other networks may be searched meanwhile
+
+
+def results() -> list[dict[str, Any]]:
+    """Of the searches that are done."""
+    return list(read_json(RESULTS)) if RESULTS.exists() else []
 
 
 if __name__ == "__main__":
