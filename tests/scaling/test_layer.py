@@ -11,6 +11,7 @@ from torch import nn
 from asterism import ChartrandYin, ConstantTau, Exact, Greedy, InputError, Noise, ReweightedL1
 from asterism.scaling.affine_scaling import reweight
 from asterism.scaling.layer import Layer, measure_scale
+from asterism.scaling.stepping.state_dict import check_layer, layer_state, load_layer
 from asterism.weights.noise import standard_normal
 
 seeds = st.integers(0, 2**32 - 1)
@@ -91,8 +92,8 @@ def test_state_and_load_are_inverse() -> None:
     layer, other = make_layer(0), make_layer(1)
     reweight(layer, Noise(0.1), ConstantTau(), True, "key")
     layer.prune(layer.param > 0)
-    other.check(layer.state())
-    other.load({name: value.clone() for name, value in layer.state().items()})
+    check_layer(other, layer_state(layer))
+    load_layer(other, {name: value.clone() for name, value in layer_state(layer).items()})
     assert torch.equal(other.omega, layer.omega)
     assert other.dead is not None
     assert torch.equal(other.dead, ~layer.kept)

@@ -1,7 +1,7 @@
 """One weight tensor and its change of variables: theta = q ⊙ omega, omega = 0 where pruned.
 
-Owns what a `SparseOptimizer` keeps per parameter, and how that is saved. Where the parameter is a
-DTensor, so is every tensor here, with the same placement.
+Owns what a `SparseOptimizer` keeps per parameter. Where the parameter is a DTensor, so is every
+tensor here, with the same placement.
 """
 
 from __future__ import annotations
@@ -30,15 +30,12 @@ from asterism.weights.sharding import (
     is_sharded,
     local,
     place_like,
-    ranks_of,
     sum_over_shards,
     whole,
 )
 
-TENSORS = ("omega", "latent", "psi", "previous")
 INDEX_BYTES = 8  # of one entry of `live`, against one byte per weight of `dead`
 SMALL = 2**16  # weights that gain nothing from torch's threads
-NUMBERS = ("scale", "tau", "scaled", "stale")
 
 
 @dataclass(eq=False)
@@ -174,12 +171,12 @@ class Layer:
         self.param.copy_(theta)
         plain = {low, high} <= {0.0, 1.0} and is_binary(omega)
         self.scaled = any_shard(not plain, omega)
-        self._mark_dead(low == 0)
+        self.mark_dead(low == 0)
 
     def mark_scaled(self) -> None:
         """Once omega was written to: all of it positive."""
         self.scaled = True
-        self._mark_dead(False)
+        self.mark_dead(False)
 
     def renew_psi(self) -> None:
         """psi from theta, 1 at zero."""
@@ -215,7 +212,7 @@ class Layer:
         keep_([self.omega, self.param], kept)
         any_here = int(local(kept).count_nonzero()) < local(kept).numel()
         del kept  # a quarter of the layer's size
-        self._mark_dead(self.pruned or any_here)
+        self.mark_dead(self.pruned or any_here)
 
     def flatten(self) -> None:
         """omega = 1 on the live weights and no latent q: q = theta again, masks as they are."""
@@ -223,55 +220,10 @@ class Layer:
         self.check_alive(self.omega, high)  # while splicing a layer may be cut off, not for good
         self.omega.copy_(self.kept)
         self.latent, self.scaled = None, False
-        self._mark_dead(low == 0)
+        self.mark_dead(low == 0)
 
-    def state(self) -> dict[str, Tensor]:
-        """What must be saved, as tensors."""
-        numbers = {
-            "scale": torch.tensor(self.scale, dtype=torch.float64),
-            "tau": torch.tensor(self.tau, dtype=torch.float64),
-            "scaled": torch.tensor(self.scaled),
-            "stale": torch.tensor(self.stale),
-        }
-        tensors = {name: getattr(self, name) for name in TENSORS}
-        return numbers | {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-    def check(self, state: dict[str, Any]) -> None:
-        """An error unless `load` can take this state. Whether there is a latent q is part of it."""
-        expected = {name: tensor.shape for name, tensor in self.state().items()}
-        expected.pop("latent", None)
-        if "latent" in state:
-            expected["latent"] = self.param.shape
-        for name, shape in expected.items():
-            found = state.get(name)
-            if not isinstance(found, Tensor) or found.shape != shape:
-                raise InputError(
-                    f"the saved state of {self.name} has no {name} of shape {tuple(shape)}: it was"
-                    " saved from another model or by another kind of optimizer"
-                )
-            if is_sharded(found) and ranks_of(found) != ranks_of(self.omega):
-                raise InputError(
-                    f"the saved {name} of {self.name} is a shard of {ranks_of(found)} ranks, and"
-                    f" here are {ranks_of(self.omega)}: save and load it by"
-                    " torch.distributed.checkpoint, or whole, by get_state_dict with"
-                    " full_state_dict=True"
-                )
-
-    def load(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`."""
-        if "latent" not in state:
-            self.latent = None
-        elif self.latent is None:
-            self.latent = torch.empty_like(self.omega)
-        for name in self.state().keys() - set(NUMBERS):
-            current = getattr(self, name)
-            current.copy_(place_like(state[name].to(current.device), current))
-        self.scale = float(state["scale"])
-        self.scaled, self.stale = bool(state["scaled"]), bool(state["stale"])
-        self.tau = float(state["tau"])
-        self._mark_dead(extremes(self.omega)[0] == 0)
-
-    def _mark_dead(self, any_here: bool) -> None:
+    def mark_dead(self, any_here: bool) -> None:
+        """Marks or lists the zeros of omega anew, if there are `any_here`."""
         self.changes += 1
         self.dead = self.live = self.live_omega = None
         if not any_here:

@@ -268,7 +268,8 @@ class SparseOptimizer(OptimizerWrapper):
         packed = self.optimizer.state_dict()
         layers = saving.by_key(packed, self.param_groups, self._layers)
         counters = {name: torch.tensor(getattr(self, name)) for name in saving.COUNTERS}
-        return saving.join(packed, {key: layer.state() | counters for key, layer in layers.items()})
+        ours = {key: saving.layer_state(layer) | counters for key, layer in layers.items()}
+        return saving.join(packed, ours)
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -279,7 +280,7 @@ class SparseOptimizer(OptimizerWrapper):
         saving.check(type(self), layers, ours)
         saving.load_inner(self.optimizer, packed)
         for key, layer in layers.items():
-            layer.load(ours[key])
+            saving.load_layer(layer, ours[key])
             for name in saving.COUNTERS:
                 setattr(self, name, int(ours[key][name]))
 
@@ -294,7 +295,7 @@ class SparseOptimizer(OptimizerWrapper):
     def take_over(self, before: SparseOptimizer) -> None:
         """omega, masks and counters of an earlier wrapper; the inner optimizer starts anew."""
         for layer, earlier in zip(self._layers, before._layers, strict=True):
-            layer.load(earlier.state())
+            saving.load_layer(layer, saving.layer_state(earlier))
             layer.param.masked_fill_(~layer.kept, 0.0)
         for name in saving.COUNTERS:
             setattr(self, name, getattr(before, name))

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from asterism.errors import InputError, one_line
 from asterism.scaling.layer import Layer
+from asterism.weights.sharding import extremes, is_sharded, place_like, ranks_of
 
 PREFIX = "asterism_"
 COUNTERS = ("iteration", "steps", "seed")
+TENSORS = ("omega", "latent", "psi", "previous")
+NUMBERS = ("scale", "tau", "scaled", "stale")
 
 StateDict = dict[str, Any]
 Entries = dict[Any, dict[str, Any]]
@@ -84,6 +88,55 @@ def load_inner(optimizer: Optimizer, state_dict: StateDict) -> None:
         ) from error
 
 
+def layer_state(layer: Layer) -> dict[str, Tensor]:
+    """What must be saved of a layer, as tensors."""
+    numbers = {
+        "scale": torch.tensor(layer.scale, dtype=torch.float64),
+        "tau": torch.tensor(layer.tau, dtype=torch.float64),
+        "scaled": torch.tensor(layer.scaled),
+        "stale": torch.tensor(layer.stale),
+    }
+    tensors = {name: getattr(layer, name) for name in TENSORS}
+    return numbers | {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def check_layer(layer: Layer, state: Mapping[str, Any]) -> None:
+    """An error unless the layer can take this state. Whether there is a latent q is part of it."""
+    expected = {name: tensor.shape for name, tensor in layer_state(layer).items()}
+    expected.pop("latent", None)
+    if "latent" in state:
+        expected["latent"] = layer.param.shape
+    for name, shape in expected.items():
+        found = state.get(name)
+        if not isinstance(found, Tensor) or found.shape != shape:
+            raise InputError(
+                f"the saved state of {layer.name} has no {name} of shape {tuple(shape)}: it was"
+                " saved from another model or by another kind of optimizer"
+            )
+        if is_sharded(found) and ranks_of(found) != ranks_of(layer.omega):
+            raise InputError(
+                f"the saved {name} of {layer.name} is a shard of {ranks_of(found)} ranks, and"
+                f" here are {ranks_of(layer.omega)}: save and load it by"
+                " torch.distributed.checkpoint, or whole, by get_state_dict with"
+                " full_state_dict=True"
+            )
+
+
+def load_layer(layer: Layer, state: Mapping[str, Tensor]) -> None:
+    """The inverse of `layer_state`."""
+    if "latent" not in state:
+        layer.latent = None
+    elif layer.latent is None:
+        layer.latent = torch.empty_like(layer.omega)
+    for name in layer_state(layer).keys() - set(NUMBERS):
+        current = getattr(layer, name)
+        current.copy_(place_like(state[name].to(current.device), current))
+    layer.scale = float(state["scale"])
+    layer.scaled, layer.stale = bool(state["scaled"]), bool(state["stale"])
+    layer.tau = float(state["tau"])
+    layer.mark_dead(extremes(layer.omega)[0] == 0)
+
+
 def check(kind: type, layers: Mapping[Any, Layer], ours: Entries) -> None:
     """An error unless each layer, and nothing but these layers, finds its state of that kind."""
     if not ours:
@@ -92,7 +145,7 @@ def check(kind: type, layers: Mapping[Any, Layer], ours: Entries) -> None:
             " was loaded with flatten_optimizer_state_dict=True, which drops it"
         )
     for key, layer in layers.items():
-        layer.check(ours.get(key, {}))
+        check_layer(layer, ours.get(key, {}))
         if not ours[key].keys() >= set(COUNTERS):
             raise InputError(f"the saved state of {layer.name} is incomplete")
         _check_kind(kind, ours[key])
