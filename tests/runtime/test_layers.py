@@ -85,6 +85,14 @@ KERNELS = {
 }
 
 
+def make_cheap(patch: pytest.MonkeyPatch, kernel: str) -> None:
+    """Has a kernel taken wherever it can be."""
+    for constant in KERNELS[kernel]:
+        by_lanes = getattr(cost, constant)
+        cheap = dict.fromkeys(by_lanes, -1e6) if isinstance(by_lanes, dict) else -1e6
+        patch.setattr(cost, constant, cheap)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @examples(40)
 @given(st.data())
@@ -107,10 +115,7 @@ def test_every_kernel_convolves_rectifies_and_pools(kernel: str, data: st.DataOb
         truth = nn.functional.max_pool2d(truth, 2)
     weights = {name: tensor.numpy() for name, tensor in layer.state_dict().items()}
     with pytest.MonkeyPatch.context() as patch:
-        for constant in KERNELS[kernel]:  # so cheap that it is taken wherever it can be
-            by_lanes = getattr(cost, constant)
-            cheap = dict.fromkeys(by_lanes, -1e6) if isinstance(by_lanes, dict) else -1e6
-            patch.setattr(cost, constant, cheap)
+        make_cheap(patch, kernel)
         net = Net(Graph(tuple(x.shape[1:]), nodes), weights)
         found = net(x.numpy())  # which plans for batches, if it is one
         plans = net.plans if library.load() is not None else ()
@@ -146,11 +151,21 @@ def test_depthwise_and_pointwise_ones_go_place_by_place(data: st.DataObject) -> 
         layer.weight.data = prune(layer.weight.data, density)
     model = nn.Sequential(deep, nn.ReLU(), flat, nn.Hardswish())
     nodes = (conv_node(deep), Node("relu", (1,)), conv_node(flat, 2, 2), Node("hard_swish", (3,)))
+    out = model(torch.zeros(1, channels, *size)).shape[2:]
+    whole = {"kernel_h": out[0], "kernel_w": out[1]}
+    ends = {  # which read what lies place by place as it lies
+        "adaptive_avg_pool": ({"size_h": 1, "size_w": 1}, nn.AdaptiveAvgPool2d(1)),
+        "mean": ({"dim": 2, "count": 2}, nn.AdaptiveAvgPool2d(1)),
+        "avg_pool": ({**whole, "divisor": 3}, nn.AvgPool2d(out, divisor_override=3)),
+        "max_pool": (whole, nn.MaxPool2d(out)),
+    }
+    if end := draw(st.sampled_from([None, *ends])):
+        settings, layer = ends[end]
+        nodes, model = (*nodes, Node(end, (4,), settings=settings)), model.append(layer)
     x = torch.randn(draw(BATCHES.filter(bool)), channels, *size)
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     with pytest.MonkeyPatch.context() as patch:
-        for constant in KERNELS["places"]:
-            patch.setattr(cost, constant, -1e6)
+        make_cheap(patch, "places")
         net = Net(Graph((channels, *size), nodes), weights)
         found = net(x.numpy())
         plans = net.plans if library.load() is not None else ()
@@ -158,6 +173,8 @@ def test_depthwise_and_pointwise_ones_go_place_by_place(data: st.DataObject) -> 
     np.testing.assert_allclose(found, truth, rtol=1e-4, atol=1e-5 * max(1, np.abs(truth).max()))
     for plan in plans:
         assert all(choice.kernel == "places" for choice in plan.choices.values())
+        turns = [step for step in plan.steps if step.kernel == "TURN" and step.layer.place > 2]
+        assert bool(turns) == (end in (None, "max_pool"))
 
 
 class Branches(nn.Module):

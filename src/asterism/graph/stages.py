@@ -215,6 +215,9 @@ class Program(Protocol):
         Numbers from a row to the next, from a channel to the next, and before the first channel.
         """
 
+    def by_place(self, value: int, layer: FusedLayer) -> Buffer | None:
+        """An image whose channels lie side by side at each place, if it lies in no other way."""
+
     def out(self, layer: FusedLayer) -> Buffer:
         """Memory for a layer's result, image by image."""
 

@@ -8,7 +8,6 @@
 
 enum { FEW = 4 }; /* images that run one by one */
 enum { MAX_THREADS = 256 };
-static const double PATIENCE = 1e-4; /* seconds */
 
 typedef struct Scratch {
     struct Scratch *next;
@@ -153,14 +152,13 @@ static int run_alone(Program *program, const float *in, float *out, int64_t imag
 
 /* A batch that threads share: whoever is free takes the next images, fewer of them towards the end, so
    that one which starts late or is held up does not make the others wait for long. */
-typedef struct Work {
+typedef struct {
     Program *program;
     const float *in;
     float *out;
-    int64_t images, threads, wanted; /* wanted: helpers that may still come */
+    int64_t images, threads;
     atomic_llong next;
-    atomic_int status, helping;
-    struct Work *after;
+    atomic_int status;
 } Work;
 
 /* The next images: half of a fair share of what is left. How many, and the first of them. */
@@ -179,109 +177,37 @@ static int64_t take(Work *work, int64_t *first)
     return count;
 }
 
-static void take_part(Work *work)
+static void take_parts(void *of, int64_t thread)
 {
+    Work *work = of;
     Program *program = work->program;
-    Scratch *scratch = borrow(program);
-    if (!scratch) {
-        work->status = NO_MEMORY;
-        return;
-    }
-    int64_t blocks = in_blocks(work->images);
-    for (int64_t first, count; !work->status && (count = take(work, &first));) {
+    int64_t first, count = take(work, &first), blocks = in_blocks(work->images);
+    Scratch *scratch = count ? borrow(program) : NULL;
+    (void)thread;
+    if (count && !scratch) work->status = NO_MEMORY;
+    for (; count && !work->status; count = take(work, &first)) {
         int status = run_part(program, memory(scratch), work->in, work->out, first, count,
                               first < blocks, NULL);
         if (status) work->status = status;
     }
-    give_back(program, scratch);
-}
-
-/* Threads that wait for work, of whatever network: to wake one takes less than to start one. */
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
-    Work *first;
-    int64_t threads;
-} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0};
-
-static void withdraw(const Work *work)
-{
-    Work **at = &pool.first;
-    while (*at && *at != work) at = &(*at)->after;
-    if (*at) *at = work->after;
-}
-
-static void *helper(void *unused)
-{
-    pthread_mutex_lock(&pool.lock);
-    for (;;) {
-        while (!pool.first) pthread_cond_wait(&pool.work, &pool.lock);
-        Work *work = pool.first;
-        work->helping++;
-        if (!--work->wanted) withdraw(work);
-        pthread_mutex_unlock(&pool.lock);
-        take_part(work);
-        pthread_mutex_lock(&pool.lock);
-        if (!--work->helping) pthread_cond_broadcast(&pool.done);
-    }
-    return unused;
-}
-
-/* A forked process has none of the threads; what they are about must be whole at that moment. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&pool.lock);
-    pthread_mutex_lock(&spares);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&spares);
-    pthread_mutex_unlock(&pool.lock);
-}
-
-static void after_fork_in_child(void)
-{
-    pthread_mutex_init(&spares, NULL);
-    pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.work, NULL);
-    pthread_cond_init(&pool.done, NULL);
-    pool.first = NULL, pool.threads = 0;
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}
-
-static void grow_pool(int64_t threads)
-{
-    pthread_t id;
-    while (pool.threads < threads && !pthread_create(&id, NULL, helper, NULL)) {
-        pthread_detach(id);
-        pool.threads++;
-    }
+    if (scratch) give_back(program, scratch);
 }
 
 static int run_threads(Program *program, const float *in, float *out, int64_t images, int64_t threads)
 {
-    Work work = {.program = program, .in = in, .out = out, .images = images, .threads = threads,
-                 .wanted = threads - 1};
-    pthread_mutex_lock(&pool.lock);
-    grow_pool(threads - 1);
-    work.after = pool.first, pool.first = &work;
-    pthread_mutex_unlock(&pool.lock);
-    for (int64_t i = 1; i < threads; i++) pthread_cond_signal(&pool.work);
-    take_part(&work);
-    pthread_mutex_lock(&pool.lock);
-    withdraw(&work); /* whoever has not come yet need not */
-    pthread_mutex_unlock(&pool.lock);
-    /* The others are in their last block: to sleep and be woken would mostly take longer. */
-    for (double until = seconds() + PATIENCE; work.helping && seconds() < until;) continue;
-    pthread_mutex_lock(&pool.lock);
-    while (work.helping) pthread_cond_wait(&pool.done, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
+    Work work = {.program = program, .in = in, .out = out, .images = images, .threads = threads};
+    asterism_share(take_parts, &work, threads);
     return work.status;
+}
+
+/* A forked process has none of the other threads; what they are about must be whole at that moment. */
+static void before_fork(void) { pthread_mutex_lock(&spares); }
+
+static void after_fork(void) { pthread_mutex_unlock(&spares); }
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 int asterism_interface(void)

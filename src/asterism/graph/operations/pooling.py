@@ -69,9 +69,14 @@ class Pooling(Operation):
         _, *out = image(program.shapes[layer.out])
         found = self.windows(layer.node, (size[0], size[1]), (out[0], out[1]))
         data = (np.concatenate([found.rows.ravel(), found.columns.ravel()]), found.factor)
-        source, lies = program.channels(layer.inputs[0], layer)
         bounds = [[0, size[0]]], [[0, size[1]]]
         whole = (found.rows.tolist(), found.columns.tolist()) == bounds and found.dilation == (1, 1)
+        places = program.by_place(layer.inputs[0], layer)
+        if whole and places is not None and not self.largest:
+            sizes = [1, math.prod(size), channels, 0, 0, round(1 / found.factor.item())]
+            program.add("MEAN", layer, places, program.out(layer), sizes=sizes)
+            return
+        source, lies = program.channels(layer.inputs[0], layer)
         sizes = [channels, *size, *out, *found.dilation, *lies, whole]
         program.add(self.kernels[0], layer, source, program.out(layer), sizes=sizes, data=data)
 
@@ -190,7 +195,7 @@ class AvgPool(SlidingPooling):
     name, code, largest = "avg_pool", 4, False
     defaults = settings(**_WINDOW, count_padding=1, divisor=0)
     captures = tuple(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 3))
-    kernels = ("POOL_AVERAGE",)
+    kernels = ("POOL_AVERAGE", "MEAN")
     onnx = "without a divisor"
     examples = (
         Example((3, 8, 9), {"kernel_h": 3, "kernel_w": 2, "stride_h": 2, "stride_w": 2, "ceil": 1}),
@@ -324,7 +329,7 @@ class AdaptivePooling(Pooling):
 class AdaptiveAvgPool(AdaptivePooling):
     name, code, largest = "adaptive_avg_pool", 5, False
     captures = tuple(f"aten.adaptive_avg_pool{rank}d.default" for rank in (1, 2, 3))
-    kernels = ("POOL_AVERAGE",)
+    kernels = ("POOL_AVERAGE", "MEAN")
 
 
 class AdaptiveMaxPool(AdaptivePooling):

@@ -69,7 +69,11 @@ class Mean(Operation):
         shape, first = program.seen(layer), layer.node["dim"] - 1
         last = first + layer.node["count"]
         sizes = [math.prod(part) for part in (shape[:first], shape[first:last], shape[last:])]
-        if (first, last, len(shape)) == (1, 3, 3):
+        image = (first, last, len(shape)) == (1, 3, 3)
+        places = program.by_place(layer.inputs[0], layer) if image else None
+        if places is not None:
+            source, sizes = places, [1, sizes[1], sizes[0]]
+        elif image:
             source, (pitch, plane, margin) = program.channels(layer.inputs[0], layer)
             if plane != sizes[1]:  # zeros among them
                 sizes = [shape[0], (shape[1] - 1) * pitch + shape[2], 1, plane, margin, sizes[1]]

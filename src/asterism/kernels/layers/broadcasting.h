@@ -80,9 +80,17 @@ static void mean(const Step *s, const float *in, const float *other, float *out,
             *out = (float)(sum / count);
             continue;
         }
-        for (int64_t j = 0; j < inner; j++) out[j] = in[j];
-        for (int64_t i = 1; i < length; i++)
-            for (int64_t j = 0; j < inner; j++) out[j] += in[i * inner + j];
-        for (int64_t j = 0; j < inner; j++) out[j] /= length;
+        int64_t j = 0;
+        for (; j + 32 <= inner; j += 32) {
+            Vec8 sum[4] = {{0}};
+            for (int64_t i = 0; i < length; i++)
+                UNROLL for (int v = 0; v < 4; v++) sum[v] += *(const Vec8 *)(in + i * inner + j + 8 * v);
+            UNROLL for (int v = 0; v < 4; v++) *(Vec8 *)(out + j + 8 * v) = sum[v] / splat8(count);
+        }
+        for (; j < inner; j++) {
+            float sum = 0;
+            for (int64_t i = 0; i < length; i++) sum += in[i * inner + j];
+            out[j] = sum / count;
+        }
     }
 }

@@ -24,35 +24,38 @@ static void turn(const Step *s, const float *in, const float *other, float *out,
 enum { D_PLACES, D_TAPS, D_OUTPUTS };
 enum { NEAR_WEIGHTS = 6144 }; /* that stay in the first-level cache, with inputs beside them */
 
-/* Sixteen outputs of several places. What a tap reads is as far from each place. If they are all as far
+/* Vectors of outputs in a tile: two at least, as each input is then loaded for more than one product.
+   Vectors of sixteen are of two panels. */
+enum { IN_TILE = WIDTH < 8 ? 16 / WIDTH : 2 };
+
+/* Some outputs of several places. What a tap reads is as far from each place. If they are all as far
    `apart`, each fourth is enough to find the others: there are not registers for as many addresses. */
 INLINE void places_tile(const Step *s, const float *in, float *out, const int32_t *places,
                         const float *weights, const float *bias, int64_t width, int64_t apart,
-                        const int even, const int count)
+                        const int even, const int count, const int vectors)
 {
-    enum { HALVES = 16 / WIDTH };
     const int32_t *taps = s->data[1];
-    int64_t outputs = s->size[D_OUTPUTS];
+    int64_t outputs = s->size[D_OUTPUTS], beside = WIDTH < 16 ? WIDTH : 16 * s->size[D_TAPS];
     const float *from[PLACES];
-    Vec acc[PLACES][HALVES];
+    Vec acc[PLACES][IN_TILE];
     UNROLL for (int p = 0; p < count; p++) {
         from[p] = in + places[p];
-        UNROLL for (int v = 0; v < HALVES; v++) acc[p][v] = *(const Vec *)(bias + v * WIDTH);
+        UNROLL for (int v = 0; v < vectors; v++) acc[p][v] = *(const Vec *)(bias + v * WIDTH);
     }
     for (int64_t k = 0; k < s->size[D_TAPS]; k++, weights += 16) {
-        Vec w[HALVES];
+        Vec w[IN_TILE];
         int64_t tap = taps[k], next[4] = {tap, tap + apart, tap + 2 * apart, tap + 3 * apart};
         if (even)
             UNROLL for (int i = 0; i < 4; i++) OPAQUE(next[i]);
-        UNROLL for (int v = 0; v < HALVES; v++) w[v] = *(const Vec *)(weights + v * WIDTH);
+        UNROLL for (int v = 0; v < vectors; v++) w[v] = *(const Vec *)(weights + v * beside);
         UNROLL for (int p = 0; p < count; p++) {
             Vec x = splat(even ? from[p / 4 * 4][next[p % 4]] : from[p][tap]);
-            if (HALVES > 1) IN_REGISTER(x);
-            UNROLL for (int v = 0; v < HALVES; v++) acc[p][v] += x * w[v];
+            if (vectors > 1) IN_REGISTER(x);
+            UNROLL for (int v = 0; v < vectors; v++) acc[p][v] += x * w[v];
         }
     }
     UNROLL for (int p = 0; p < count; p++)
-        UNROLL for (int v = 0; v < HALVES; v++) {
+        UNROLL for (int v = 0; v < vectors; v++) {
             float *to = out + p * outputs + v * WIDTH;
             Vec result = all_activated(s, acc[p][v]);
             if ((v + 1) * WIDTH <= width)
@@ -62,32 +65,51 @@ INLINE void places_tile(const Step *s, const float *in, float *out, const int32_
         }
 }
 
+/* Outputs from `first` on, a group of them, at places from `at` on. */
+INLINE void places_outputs(const Step *s, const float *in, float *out, int64_t first, int64_t group,
+                           int64_t at, const int count)
+{
+    const float *weights = s->data[0], *bias = s->data[3];
+    const int32_t *places = (const int32_t *)s->data[2] + at;
+    int64_t outputs = s->size[D_OUTPUTS], end = first + group < outputs ? first + group : outputs;
+    int64_t apart = count > 1 ? places[1] - places[0] : 0, even = count > 4;
+    for (int64_t i = 1; i < count; i++) even &= places[i] - places[i - 1] == apart;
+    for (int64_t o = first, next; o < end; o = next) {
+        int wide = WIDTH < 16 || o + 16 < end;
+        next = o + (wide && WIDTH == 16 ? 32 : 16);
+#define PLACES_OF(EVEN, WIDE) places_tile(s, in, out + at * outputs + o, places, \
+                                          weights + o * s->size[D_TAPS], bias + o, outputs - o, apart, \
+                                          EVEN, count, WIDE)
+        if (even && wide)
+            PLACES_OF(1, IN_TILE);
+        else if (even)
+            PLACES_OF(1, 1);
+        else if (wide)
+            PLACES_OF(0, IN_TILE);
+        else
+            PLACES_OF(0, 1);
+    }
+}
+
 /* data: weights in panels of sixteen outputs, the taps' offsets, the places', biases. The last places
    are computed with those before them, once more. */
 static void dense_places(const Step *s, const float *in, const float *other, float *out,
                          int64_t images)
 {
-    const float *weights = s->data[0], *bias = s->data[3];
-    const int32_t *places = s->data[2];
+    enum { HALF = PLACES / 2 };
     const int64_t *n = s->size;
     int64_t panel = 16 * n[D_TAPS], group = 16 * (panel < NEAR_WEIGHTS ? NEAR_WEIGHTS / (panel + 1) : 1);
-    int64_t step = n[D_PLACES] < PLACES ? 1 : PLACES;
     (void)other, (void)images;
     for (int64_t first = 0; first < n[D_OUTPUTS]; first += group)
-        for (int64_t p = 0; p < n[D_PLACES]; p += step) {
-            int64_t at = p + step > n[D_PLACES] ? n[D_PLACES] - step : p;
-            int64_t apart = step > 1 ? places[at + 1] - places[at] : 0, even = step > 4;
-            for (int64_t i = at + 1; i < at + step; i++) even &= places[i] - places[i - 1] == apart;
-            for (int64_t o = first; o < n[D_OUTPUTS] && o < first + group; o += 16) {
-#define PLACES_OF(EVEN, COUNT) places_tile(s, in, out + at * n[D_OUTPUTS] + o, places + at, \
-                                           weights + o * n[D_TAPS], bias + o, n[D_OUTPUTS] - o, \
-                                           apart, EVEN, COUNT)
-                if (even)
-                    PLACES_OF(1, PLACES);
-                else if (step > 1)
-                    PLACES_OF(0, PLACES);
-                else
-                    PLACES_OF(0, 1);
+        for (int64_t p = 0, left; (left = n[D_PLACES] - p) > 0;) {
+            if (left > HALF && n[D_PLACES] >= PLACES) {
+                places_outputs(s, in, out, first, group, left < PLACES ? n[D_PLACES] - PLACES : p, PLACES);
+                p += PLACES;
+            } else if (n[D_PLACES] >= HALF) {
+                places_outputs(s, in, out, first, group, left < HALF ? n[D_PLACES] - HALF : p, HALF);
+                p += HALF;
+            } else {
+                places_outputs(s, in, out, first, group, p++, 1);
             }
         }
 }

@@ -37,7 +37,8 @@ PLANES_PUT, PLANES_TILE, SPREAD = 2.0, 15, 0.45  # for a vector of results; a ti
 PLANES_ADDED = 1.5  # for a vector that is added to results
 PLANES_SHORT = 0.65  # of all that, where it is in whole numbers of 16 bits
 PLANES_SPLIT = {4: 0.0, 8: 0.1, 16: 0.4}  # more, for a vector of products across two cache lines
-PLACES_DENSE, PLACES_3X3, PLACES_DEPTHWISE = 0.51, 0.72, 1.3  # for a vector of products
+PLACES_DENSE = {4: 0.51, 8: 0.51, 16: 0.37}  # for a vector of products, by lanes
+PLACES_3X3, PLACES_DEPTHWISE = 0.72, 1.3  # the same of depthwise convolutions
 PLACES_TURN = 0.4  # for a number
 ONE_SPARSE, ONE_DENSE, ONE_FAR = 1.07, 0.2, 0.4  # cycles for one product, one image; from afar
 RECURRENT, GATES = 0.7, 3.1  # cycles for one product of a recurrent layer; for one of its sums
@@ -267,7 +268,7 @@ def _middle(layer: FusedLayer, extent: tuple[int, ...]) -> int | None:
 def dense_places(layer: FusedLayer, places: int, lanes: int) -> float:
     """Seconds of a dense convolution place by place; outputs come in sixteens."""
     outputs, taps = -(-len(layer.weight) // 16) * 16, layer.weight[0].size
-    cycles = PLACES_DENSE * outputs / lanes * (taps + 3) * places
+    cycles = PLACES_DENSE[lanes] * outputs / lanes * (taps + 3) * places
     return machine().seconds("conv places", cycles, layer.place)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import asterism.kernels.library as library
 import asterism.runtime.choice.cost as cost
 
-VERSION = 3  # of the kernels and of the cost model that the factors are of
+VERSION = 4  # of the kernels and of the cost model that the factors are of
 LEAST, MOST = 0.1, 10.0  # a factor beyond is not believed
 
 

@@ -87,6 +87,10 @@ class PlaceSteps(Builder):
             self.add("TURN", layer, self.places[value], self.values[value], sizes=sizes)
         return super().rows(value, layer)
 
+    def by_place(self, value: int, layer: FusedLayer) -> Buffer | None:
+        only = value not in self.values and self.shapes[value] == self.seen(layer)
+        return self.places.get(value) if only else None
+
     def in_and_out(self, layer: FusedLayer) -> tuple[Buffer, Buffer]:
         value = layer.inputs[0]
         if value not in self.places or value in self.values:
