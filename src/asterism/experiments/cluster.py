@@ -208,7 +208,7 @@ def run_only(name: str, jobs: Sequence[Job], train: Work, monitor: Monitor) -> J
     if name not in by_name:
         raise InputError(f"no job is called {name!r}: choose from {', '.join(by_name)}")
     chosen = by_name[name]
-    needed = [] if chosen.method.from_scratch else [f"dense-{chosen.seed}"]
+    needed = [] if chosen.method.phases[0].from_scratch else [f"dense-{chosen.seed}"]
     for each in [*needed, name]:
         job = by_name[each]
         with monitor(job, planned_epochs(job)) as watch:

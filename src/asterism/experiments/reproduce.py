@@ -128,7 +128,7 @@ def _one_by_one(
 
 def _train(job: Job, resume: bool, watch: Watch, *, data: Dataset, out: Path) -> None:
     dense = out / f"dense-{job.seed}" / "model.safetensors"
-    start = None if job.method.from_scratch else load_model(dense)
+    start = None if job.method.phases[0].from_scratch else load_model(dense)
     run(job, out / job.name, make_model(job), data, start=start, resume=resume, watch=watch)
 
 

@@ -81,23 +81,25 @@ def budget(
     epochs: Epochs,
     keys: dict[float, tuple[str, ...]],
     others: dict[str, Method] | None = None,
-    dense_decay: float = WEIGHT_DECAY,
+    dense: Method | None = None,
 ) -> Budget:
     """The dense network, and at each density its rows, keys as in "magnitude@5" for 5 %.
 
-    model        the network's name
-    epochs       of all rows but the others
-    keys         by density
-    others       further rows
-    dense_decay  the weight decay of the dense network
+    model   the network's name
+    epochs  of all rows but the others
+    keys    by density
+    others  further rows
+    dense   how the dense network is trained, if not in one go
     """
-    dense = Dense(epochs=epochs.dense, lr=0.1, weight_decay=dense_decay, augment=CROP_AND_FLIP)
+    in_one_go = Dense(epochs=epochs.dense, lr=0.1, weight_decay=WEIGHT_DECAY, augment=CROP_AND_FLIP)
     rows = {
         f"{key}@{100 * density:g}": row(key, density, epochs)
         for density, wanted in keys.items()
         for key in wanted
     }
-    return Budget({"dense": dense, **rows, **(others or {})}, batch_size=64, model=model)
+    return Budget(
+        {"dense": dense or in_one_go, **rows, **(others or {})}, batch_size=64, model=model
+    )
 
 
 MAIN = ("gradual_l1", "magnitude")
@@ -107,6 +109,10 @@ ALL = ("gradual_l1", "gradual_l2", "gradual_focuss", "magnitude", "rigl")
 SLOWLY = {"slowly_l1@15": row("slowly_l1", 0.15, Epochs(60, 12, 24))}
 
 CIFAR10 = budget("resnet8", Epochs(60, 6, 6), {0.2: MAIN, 0.1: MAIN, 0.05: ALL, 0.02: ALL}, SLOWLY)
-RESNET20 = budget(
-    "resnet20", Epochs(48, 8, 8), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN}, dense_decay=5e-4
+
+# A second, shorter fall of the learning rate after the first.
+TWICE = Then(
+    Dense(epochs=48, lr=0.1, weight_decay=5e-4, augment=CROP_AND_FLIP),
+    Dense(epochs=16, lr=0.05, weight_decay=5e-4, augment=CROP_AND_FLIP),
 )
+RESNET20 = budget("resnet20", Epochs(64, 8, 8), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN}, dense=TWICE)
