@@ -49,7 +49,7 @@ CASES = {
     "cnn": Case("others.py:cnn", "others.py:digits", 1.0, 120, 60),
     "transformer": Case("others.py:transformer", "others.py:text", 0.05, 60, 20),
     "lenet5": Case("lenet5.py:model", "lenet5.py:data", 0.2, 60),
-    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 30, 20),
+    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 20, 12),
 }
 
 
