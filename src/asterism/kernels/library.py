@@ -16,7 +16,7 @@ from functools import cache
 
 from asterism.errors import InputError
 
-INTERFACE = 19  # as in kernels/program.h
+INTERFACE = 20  # as in kernels/program.h
 LEVELS = ("portable", "avx2", "avx512vl", "avx512")
 LANES = (4, 8, 8, 16)  # floats in a vector of each
 SLICES = (8, 8, 16, 16)  # rows that a step of a recurrent layer takes at once

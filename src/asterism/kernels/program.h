@@ -8,7 +8,7 @@
 
 /* Raised with every change to what crosses the border, here and in library.py: a library that was
    compiled before such a change is refused and not called. */
-enum { INTERFACE = 19 };
+enum { INTERFACE = 20 };
 
 enum { DONE, NOT_FINITE, NO_MEMORY };
 enum { BLOCK = 32 };  /* images that the fully connected kernels take at once */

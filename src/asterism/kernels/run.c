@@ -92,22 +92,26 @@ static double seconds(void)
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-/* Steps of whole blocks one by one; those of images in groups, image by image, to stay in cache. */
-static void run_steps(const Place *place, const Step *steps, int64_t count, int64_t images,
-                      double *times)
+/* Steps of whole blocks one by one; those of images in groups, image by image, to stay in cache. Each
+   image is looked through when it is first needed, so that it comes from afar only once. */
+static int run_steps(const Place *place, const Step *steps, int64_t count, int64_t images, double *times)
 {
+    const Program *program = place->program;
     for (int64_t i = 0, end; i < count; i = end) {
         end = i + 1;
         if (!steps[i].whole_block)
             while (end < count && !steps[end].whole_block) end++;
-        int64_t repeats = steps[i].whole_block ? 1 : images;
-        for (int64_t image = 0; image < repeats; image++)
+        int64_t repeats = steps[i].whole_block ? 1 : images, numbers = program->in_floats * (images / repeats);
+        for (int64_t image = 0; image < repeats; image++) {
+            if (!i && !program->kernels->finite(place->in + image * numbers, numbers)) return NOT_FINITE;
             for (int64_t j = i; j < end; j++) {
                 double started = times ? seconds() : 0;
                 run_step(place, &steps[j], image, steps[j].whole_block ? images : 1);
                 if (times) times[j] += seconds() - started;
             }
+        }
     }
+    return DONE;
 }
 
 /* How many images of a batch run in blocks; the others, a few that are left, one by one. Answers depend
@@ -122,17 +126,16 @@ static int run_part(Program *program, float *scratch, const float *in, float *ou
                     int64_t count, int blocks, double *times)
 {
     in += first * program->in_floats, out += first * program->out_floats;
-    if (!program->kernels->finite(in, count * program->in_floats)) return NOT_FINITE;
     if (blocks) {
         Place place = {program, scratch, out, in};
-        run_steps(&place, program->many, program->many_steps, count, times);
-    } else {
-        for (int64_t i = 0; i < count; i++) {
-            Place place = {program, scratch, out + i * program->out_floats, in + i * program->in_floats};
-            run_steps(&place, program->one, program->one_steps, 1, times);
-        }
+        return run_steps(&place, program->many, program->many_steps, count, times);
     }
-    return DONE;
+    int status = DONE;
+    for (int64_t i = 0; i < count && !status; i++) {
+        Place place = {program, scratch, out + i * program->out_floats, in + i * program->in_floats};
+        status = run_steps(&place, program->one, program->one_steps, 1, times);
+    }
+    return status;
 }
 
 static int run_alone(Program *program, const float *in, float *out, int64_t images, double *times)

@@ -30,7 +30,7 @@ INLINE void columns_tile(const Step *s, const float *in, float *out, const Entry
     Vec acc[2 * 8];
     int64_t below = s->size[L_PITCH_Y], width = s->size[L_OUT_W];
     UNROLL for (int i = 0; i < rows * wide; i++) acc[i] = splat(bias);
-    add_entries(acc, in, e, end, rows, below, wide, 1, pitch);
+    add_entries(acc, in, e, end, 1, rows, below, wide, 1, pitch);
     if (s->size[L_POOL] && rows > 1)
         UNROLL for (int x = 0; x + 1 < wide; x += 2) {
             Vec left = larger(acc[x], acc[wide + x]);

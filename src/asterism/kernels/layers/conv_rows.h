@@ -19,6 +19,7 @@ enum {
     R_POOL, R_PARTS,
     R_ABOVE, R_BELOW, /* rows of zeros that the next layer reads around the result: its padding */
     R_ADDED, R_ADDED_BEGIN, R_ADDED_PLANE, /* whether `other` is added to the result, in lines as long */
+    R_SHARED, /* whether any entries share loads */
 };
 
 /* Every lane takes the value of the one after it, or before it, in its row. */
@@ -87,6 +88,10 @@ INLINE void put_rows(const Step *s, float *out, Vec *acc, int64_t strip, int64_t
     int64_t last = n[R_OUT_W] - column, most = n[R_LINE] - n[R_RIGHT];
     if (strip + 1 < n[R_STRIPS] && last > most) last = most;
     int whole = n[R_WIDTH] == n[R_LINE] && n[R_STRIPS] == 1;
+    if (whole && n[R_OUT_W] == n[R_LINE] && !n[R_POOL]) {
+        UNROLL for (int i = 0; i < rows * wide; i++) *(Vec *)(out + u * n[R_LINE] + i * WIDTH) = acc[i];
+        return;
+    }
     UNROLL for (int v = 0; v < wide; v++) {
         int64_t low = first - v * WIDTH, high = last - v * WIDTH;
         if (n[R_POOL]) {
@@ -121,7 +126,7 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
 {
     const Entry *e = s->data[0];
     const int sums = rows * wide;
-    int64_t left = s->size[R_LEFT], right = s->size[R_RIGHT];
+    int64_t left = s->size[R_LEFT], right = s->size[R_RIGHT], shared = s->size[R_SHARED];
     Vec acc[SUMS], parked[SUMS];
     if (part + 1 == s->size[R_PARTS]) fetch_rows(s, out, strip, u, rows, wide);
     UNROLL for (int i = 0; i < sums; i++) acc[i] = splat(0);
@@ -129,7 +134,7 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
         starts += right;
     else
         for (; right > 0; right--, starts++) {
-            add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
+            add_entries(acc, in, e + starts[0], e + starts[1], shared, 1, 0, sums, wide, WIDTH);
             shift_left(acc, rows, wide);
         }
     UNROLL for (int i = 0; i < sums; i++) acc[i] += part ? ((const Vec *)so_far)[i] : splat(bias);
@@ -138,12 +143,12 @@ INLINE void rows_tile(const Step *s, const float *in, float *out, const int32_t 
     else {
         UNROLL for (int i = 0; i < sums; i++) parked[i] = acc[i], acc[i] = splat(0);
         for (; left > 0; left--, starts++) {
-            add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
+            add_entries(acc, in, e + starts[0], e + starts[1], shared, 1, 0, sums, wide, WIDTH);
             shift_right(acc, rows, wide);
         }
         UNROLL for (int i = 0; i < sums; i++) acc[i] += parked[i];
     }
-    add_entries(acc, in, e + starts[0], e + starts[1], 1, 0, sums, wide, WIDTH);
+    add_entries(acc, in, e + starts[0], e + starts[1], shared, 1, 0, sums, wide, WIDTH);
     if (part + 1 < s->size[R_PARTS]) {
         UNROLL for (int i = 0; i < sums; i++) ((Vec *)so_far)[i] = acc[i];
         return;
@@ -200,11 +205,11 @@ static void clear_around(const Step *s, float *out)
 {
     const int64_t *n = s->size;
     const int32_t *channels = s->data[2];
-    size_t row = n[R_LINE] * sizeof(float);
+    int64_t above = n[R_ABOVE] * n[R_LINE], image = n[R_HEIGHT] * n[R_LINE], below = n[R_BELOW] * n[R_LINE];
     for (int64_t c = 0; c < n[R_CHANNELS]; c++) {
         float *plane = out + channels[c] * n[R_PLANE];
-        __builtin_memset(plane - n[R_ABOVE] * n[R_LINE], 0, n[R_ABOVE] * row);
-        __builtin_memset(plane + n[R_HEIGHT] * n[R_LINE], 0, n[R_BELOW] * row);
+        for (int64_t i = -above; i < 0; i += WIDTH) *(Vec *)(plane + i) = splat(0);
+        for (int64_t i = image; i < image + below; i += WIDTH) *(Vec *)(plane + i) = splat(0);
     }
 }
 

@@ -47,10 +47,12 @@ INLINE const Entry *add_kind(Vec *acc, const float *in, const Entry *e, const En
     return e;
 }
 
-INLINE void add_entries(Vec *acc, const float *in, const Entry *e, const Entry *end, const int lines,
-                        int64_t below, const int sums, const int apart, const int pitch)
+/* `shared`: whether there are such. Where there are none, three loops less have an end to foresee. */
+INLINE void add_entries(Vec *acc, const float *in, const Entry *e, const Entry *end, int64_t shared,
+                        const int lines, int64_t below, const int sums, const int apart, const int pitch)
 {
     e = add_kind(acc, in, e, end, ALONE, lines, below, sums, apart, pitch);
+    if (!shared) return;
     e = add_kind(acc, in, e, end, NEXT, lines, below, sums, apart, pitch);
     e = add_kind(acc, in, e, end, AFTER_NEXT, lines, below, sums, apart, pitch);
     add_kind(acc, in, e, end, BOTH, lines, below, sums, apart, pitch);

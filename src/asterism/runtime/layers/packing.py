@@ -20,6 +20,7 @@ ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32)])
 DENSE_ENTRY = np.dtype([("offset", np.int32), ("weight", np.float32, 4)])
 BLOCK = 32
 SHARED = 3  # places in a kernel, at most, whose weights share their loads
+KIND = 3  # bits of an offset that say which of the entries after it do
 
 Data = tuple[npt.NDArray[np.generic], ...]
 

@@ -5,6 +5,7 @@ Owns the geometry of packed inputs; what is done with it is in `convolutions`.
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,18 @@ from asterism.graph.operations.convolution import by_place, live_inputs, live_ou
 from asterism.graph.operations.operation import image
 from asterism.graph.stages import FusedLayer, Shape
 
+
+def _first_level_cache() -> int:
+    """Its bytes, where the system tells."""
+    try:
+        return os.sysconf("SC_LEVEL1_DCACHE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
 COLUMNS, LINE = 8, 16
 MAX_PACKED = 2**30
-CACHE = 40_000  # bytes that a tile's inputs may take
+CACHE = max(40_000, _first_level_cache())  # bytes that a tile's inputs may take
 FEW_WEIGHTS = 24
 SUMS = 16  # vectors that layers/conv_rows.h sums at once, at most
 
