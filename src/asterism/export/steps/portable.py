@@ -136,6 +136,9 @@ class Recorder:
         _, height, width = image(self.seen(layer))
         return self.rows(value, layer), (width, height * width, 0)
 
+    def by_place(self, value: int, layer: FusedLayer) -> None:
+        return None
+
     def out(self, layer: FusedLayer) -> Buffer:
         return self._made(layer.out)
 

@@ -141,14 +141,13 @@ class PackedRowSteps(WholeChannelSteps):
             pitches = [after.line, after.plane]
             around = [after.padding[0], after.rows - after.padding[0] - height]
         sizes += [*pitches, at.step, at.left, at.right, at.left + at.left % 2, layer.pool]
-        shared = bool((data[0]["offset"] & packing.KIND).any())
         self.add(
             "CONV_ROWS",
             layer,
             packed,
             result,
             other=other,
-            sizes=[*sizes, parts, *around, *added, shared],
+            sizes=[*sizes, parts, *around, *added, packing.shares_loads(data[0])],
             data=data,
             activation=layer.fused,
         )

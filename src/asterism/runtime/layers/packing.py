@@ -9,6 +9,8 @@ Owns the layout of every kind of weight; the C side of each is the header of its
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -112,6 +114,11 @@ def conv_rows(layer: FusedLayer, at: Window, parts: int) -> Data:
     entries = entries[_share(layer, entries["offset"], weight[order], group, 0, at.line)]
     starts = starts_of(np.bincount(group, minlength=parts * len(order) * (at.halo + 1)))
     return entries, starts, _i32(outputs[order]), layer.bias[outputs[order]]
+
+
+def shares_loads(entries: npt.NDArray[Any]) -> bool:
+    """Whether any of a convolution's entries share their loads."""
+    return bool((entries["offset"] & KIND).any())
 
 
 def _share(
