@@ -28,6 +28,17 @@ def test_what_is_unknown_cannot_be_rebuilt() -> None:
         Rebuilt(Graph((4,), (Node("aten.digamma.default", (0,)),)), {})
 
 
+def test_engines_answer_with_several_results() -> None:
+    class Both(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x + 1, x * 2
+
+    x = np.ones((2, 3), np.float32)
+    one, other = engines.eager(Both(), x, 1)(x)
+    np.testing.assert_array_equal(one, x + 1)
+    np.testing.assert_array_equal(other, x * 2)
+
+
 def test_engines_are_compared_at_every_batch_size() -> None:
     model, shape = make("mlp")
     eager = engines.eager(model, np.zeros((2, *shape), np.float32), 1)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from asterism.errors import FormatError, InputError
 from asterism.experiments.networks import lenet5
-from asterism.graph.capture import capture
+from asterism.graph.capture import RULES, capture
 from asterism.graph.network import decode, encode
 from asterism.runtime import Net
 from support.networks import NETWORKS, make
@@ -62,8 +62,22 @@ def test_an_unknown_operation_is_named_when_it_is_run(forward, name: str) -> Non
     graph = capture(model, torch.zeros(1, 4))
     assert name in graph.unknown
     tensors = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
-    with pytest.raises(FormatError, match=name):
+    with pytest.raises(FormatError, match=name) as error:
         Net(decode(encode(graph)), tensors)
+    assert ("not as it is used here" in str(error.value)) == (graph.unknown[0] in RULES)
+
+
+def test_parts_of_a_parameter_are_named() -> None:
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p = nn.Parameter(torch.randn(2, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            first, second = self.p.unbind(0)
+            return x * first + second
+
+    assert capture(Parts(), torch.zeros(1, 4)).unknown[0] == "aten.unbind.int"
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,18 @@ def test_a_gpt_takes_texts_of_any_length_that_it_has_positions_for(name: str) ->
         agrees(net, model, torch.randint(0, WORDS, (batch, tokens)))
 
 
+@pytest.mark.parametrize("example", [1, 2, 3, LONGEST])
+@pytest.mark.parametrize("name", ["gpt", "gpt by hand"])
+def test_the_length_of_the_example_does_not_matter(name: str, example: int) -> None:
+    """Of one token, of as many as torch.export gives the batch, or of as many as there may be."""
+    torch.manual_seed(0)
+    model = prune(OF_WORDS[name]())
+    net = net_of(model, torch.zeros(1, example, dtype=torch.long))
+    assert net.graph.inputs == (Input((example,), integer=True, free=1),)
+    for batch, tokens in [(1, 1), (4, 3), (2, LONGEST)]:
+        agrees(net, model, torch.randint(0, WORDS, (batch, tokens)))
+
+
 @pytest.mark.parametrize("class_token", [True, False])
 def test_a_vision_transformer_answers_as_torch_does(class_token: bool) -> None:
     torch.manual_seed(0)

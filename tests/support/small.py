@@ -63,6 +63,27 @@ def _inputs(seed: int) -> Tensor:
     return make_data(seed).tensors[0]
 
 
+class Both(nn.Module):
+    """Two inputs side by side; the largest is the class."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([x, y], 1).relu()
+
+
+def pairs() -> dict[str, Any]:
+    """Batches of ((x, y), targets), of which the network `Both` has a third right."""
+    x, y = torch.eye(3)[:2].repeat(3, 1), torch.zeros(6, 2)
+    batch = ((x, y), torch.tensor([0, 0, 1, 1, 2, 2]))
+    return {"train_loader": [batch], "valid_loader": [batch]}
+
+
+class Twofold(nn.Module):
+    """Two outputs."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.relu(), x.sigmoid()
+
+
 class Bessel(nn.Module):
     """An operation that the runtime does not have."""
 

@@ -67,7 +67,9 @@ def eager(model: nn.Module, example: Batch, threads: int) -> Engine:
 
     @torch.inference_mode()
     def run(x: Batch) -> object:
-        return model(torch.from_numpy(x)).numpy()
+        answers = model(torch.from_numpy(x))
+        several = isinstance(answers, tuple | list)
+        return [each.numpy() for each in answers] if several else answers.numpy()
 
     torch.set_num_threads(threads)
     return run

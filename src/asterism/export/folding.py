@@ -8,7 +8,6 @@ make up for channels of different sizes, and two of their four vectors can be co
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from asterism.graph.capture import capture
 from asterism.graph.network import Node
+from asterism.weights.copies import copied
 from asterism.weights.metrics import evaluating
 
 
@@ -39,7 +39,7 @@ def fold_norms(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> n
     >>> [name for name, _ in fold_norms(small, torch.zeros(1, 1, 5, 5)).named_parameters()]
     ['0.weight', '0.bias']
     """
-    folded = copy.deepcopy(model).eval()
+    folded = copied(model).eval()
     for layer, norm in _pairs(folded, example_inputs):
         _fold(folded, layer, norm)
     return folded

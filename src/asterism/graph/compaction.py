@@ -8,7 +8,6 @@ what the sparse network costs.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from asterism.graph.unit_flow import Flow, LayerEnds, Space, trace
+from asterism.weights.copies import copied
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def compact(model: nn.Module, *, in_order: bool = False) -> Compacted:
     in_order  units change places: sorted by the first weights that lead into them, a file tells
               their positions in fewer bits
     """
-    smaller = copy.deepcopy(model)
+    smaller = copied(model)
     flow = trace(smaller)
     while _fold_constants(flow) + _silence_unread(flow):
         pass

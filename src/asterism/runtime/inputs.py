@@ -105,7 +105,10 @@ def contiguous(x: npt.NDArray[Any], name: str, known: int | None = None) -> Arra
     name   of the input, for errors
     known  how many ids there are, where these are what it holds
     """
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be an array of numpy's: {error}") from error
     wanted = "floating-point" if known is None else "whole"
     if array.dtype.kind not in ("f" if known is None else "iu"):
         raise InputError(f"{name} must be of {wanted} numbers, not {array.dtype}")

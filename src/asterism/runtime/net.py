@@ -53,8 +53,8 @@ class Net:
         threads: int = 1,
         max_work: int | None = None,
     ) -> None:
-        if threads < 1:
-            raise InputError(f"threads must be 1 or more, got {threads}")
+        if not isinstance(threads, int | np.integer) or threads < 1:
+            raise InputError(f"threads must be 1 or more, got {threads!r}")
         self.threads = threads
         weights = [_float32(array) for array in tensors.values()]
         self.graph, self.weights = graph, _ = settle(graph, weights)

@@ -7,7 +7,6 @@ fixed. What it judges are the weights as the file will hold them.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from asterism.export.few_values import round_to_codebook
 from asterism.export.value_sharing import assign, share_values_
 from asterism.file.quantising import MAX_BITS
 from asterism.search.limits import Goal
+from asterism.weights.copies import copied
 
 Evaluate = Callable[[nn.Module], float]
 Fit = Callable[[nn.Module, Optimizer, int], None]
@@ -132,7 +132,7 @@ class _Judge:
 
 def quantised(model: nn.Module, bits: Mapping[str, int]) -> nn.Module:
     """A copy with the values that a file of these bits would hold."""
-    twin = copy.deepcopy(model)
+    twin = copied(model)
     with torch.no_grad():
         for name, tensor in twin.state_dict().items():
             if name in bits:

@@ -97,6 +97,11 @@ def accuracy_percent(outputs: Tensor, targets: Tensor) -> float:
     >>> accuracy_percent(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), torch.tensor([0, 1]))
     50.0
     """
+    if not isinstance(outputs, Tensor):
+        raise InputError(
+            f"accuracy is that of one output, and the network gives a {type(outputs).__name__}:"
+            " give a metric of your own"
+        )
     return 100 * int((outputs.argmax(1) == targets).sum()) / targets.numel()
 
 

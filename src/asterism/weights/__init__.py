@@ -4,6 +4,7 @@ targets      the parameters that are made sparse, and why the others are not
 names        names of weights, and the glob patterns that choose among them
 connections  the units that a weight connects: outputs, inputs, attention heads
 wiring       which layer reads which
+copies       copies of models, whatever they hold
 partition    a weight divided into groups
 metrics      non-zeros, densities, live units, kurtosis, error
 macs         multiplications per example

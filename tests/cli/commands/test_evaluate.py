@@ -53,6 +53,22 @@ def test_a_regression_is_measured_by_its_own_loss(tmp_path):
     assert "image" not in said
 
 
+def test_a_network_with_several_inputs_takes_them_together(tmp_path):
+    torch.manual_seed(0)
+    model = small.Both().eval()
+    save(model, tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 3), torch.zeros(1, 2)))
+    found = evaluate(tmp_path / "net.asterism", "--data", f"{SMALL}:pairs")
+    assert found["metric"] == pytest.approx(100 / 3)
+    assert found["examples"] == 6
+
+
+def test_accuracy_of_several_outputs_is_an_error_of_one_line(tmp_path):
+    save(small.Twofold(), tmp_path / "net.asterism", example_inputs=(torch.zeros(1, 20),))
+    done = asterism("evaluate", tmp_path / "net.asterism", "--data", f"{SMALL}:loaders")
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("the network gives a tuple: give a metric of your own")
+
+
 def test_data_must_be_given_unless_the_file_is_one_of_ours(classifier):
     done = asterism("evaluate", classifier)
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,7 +99,7 @@ def _timed(run: Any) -> Any:
         examples, seconds = 0, 0.0
 
         def forward(self, *inputs: Tensor, **named: Tensor) -> Any:
-            tensors = [*inputs, *named.values()]
+            tensors = _flat([*inputs, *named.values()])
             arrays = [] if isinstance(run, nn.Module) else [each.numpy() for each in tensors]
             started = time.perf_counter()
             answers = run(*arrays) if arrays else run(*inputs, **named)
@@ -107,6 +108,11 @@ def _timed(run: Any) -> Any:
             return torch.from_numpy(answers) if isinstance(answers, np.ndarray) else answers
 
     return Timed()
+
+
+def _flat(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs one by one, where a loader gives several together."""
+    return [one for each in inputs for one in (each if isinstance(each, tuple | list) else [each])]
 
 
 def _dataset_of(net: Net, path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import warnings
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from asterism.graph.capture.plain_attention import plain_attention
 from asterism.graph.capture.recurrent_shapes import recurrent_shapes
 from asterism.graph.capture.translation import Translation
 from asterism.graph.network import Graph, Input
+from asterism.weights.copies import copied
 
 
 def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Graph:
@@ -41,13 +41,24 @@ def capture(model: nn.Module, example_inputs: Tensor | Sequence[Tensor]) -> Grap
 def _for_any_length(model: nn.Module, examples: tuple[Tensor, ...]) -> Graph | None:
     """The layers for sequences of any length; None for a network that is not over tokens."""
     free = [_sequence(example) for example in examples]
-    if not any(free):
-        return None
-    try:
-        graph = _captured(model, examples, free)
-    except Exception:  # whatever says that this network is for one length alone
-        return None
-    return graph if _is_over_tokens(graph) else None
+    lengths = [example.shape[dim] for example, dim in zip(examples, free, strict=True) if dim]
+    found = None
+    for longer in _CHANGES.get(min(lengths), (0, -1)) if lengths else ():
+        try:
+            graph = _captured(model, examples, free, longer)
+        except Exception:  # whatever says that this network is for one length alone
+            continue
+        if _is_over_tokens(graph):
+            if any(each.free for each in graph.inputs):
+                return graph
+            found = found or graph
+    return found
+
+
+_CHANGES = {1: (2,), 2: (1,)}
+"""By how much sequences are made longer for torch.export, by the shortest one of the examples. It
+takes a length of one for a constant, two for the batch, and a length for fixed that is the whole
+of a table or mask of which the network takes the beginning."""
 
 
 def _shows_tokens(model: nn.Module, examples: tuple[Tensor, ...]) -> bool:
@@ -65,26 +76,39 @@ def _sequence(example: Tensor) -> int:
     """The dimension along which tokens follow each other, or 0."""
     of_ids = not example.is_floating_point() and example.ndim == 2
     of_floats = example.is_floating_point() and example.ndim == 3
-    return 1 if (of_ids or of_floats) and example.shape[1] > 1 else 0
+    return 1 if of_ids or (of_floats and example.shape[1] > 1) else 0
 
 
-def _captured(model: nn.Module, examples: tuple[Tensor, ...], free: list[int]) -> Graph:
-    """The layers for batches of any size, and other dimensions that may vary: 0 is none."""
+def _captured(
+    model: nn.Module, examples: tuple[Tensor, ...], free: list[int], longer: int = 0
+) -> Graph:
+    """The layers for batches of any size.
+
+    free    other dimensions that may vary, of each example: 0 is none
+    longer  by how much these are longer here than in the examples
+    """
     names = list(model.state_dict())
-    # Two examples, as torch.export takes a batch of one for a constant.
-    batch = tuple(torch.zeros_like(x[:1]).expand(2, *x.shape[1:]) for x in examples)
+    batch = tuple(_zeros(x, dim, longer) for x, dim in zip(examples, free, strict=True))
     sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
-    copied = copy.deepcopy(model).eval()
+    model = copied(model).eval()
     try:
-        with plain_attention(copied), recurrent_shapes(), warnings.catch_warnings():
+        with plain_attention(model), recurrent_shapes(), warnings.catch_warnings():
             # Of recurrent layers, which hold their weights in a list as well.
             warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
-            program = export(copied, batch, dynamic_shapes=sizes)
+            program = export(model, batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
     inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
     return Translation(program, names).graph(inputs)
+
+
+def _zeros(example: Tensor, dim: int, longer: int) -> Tensor:
+    """Two examples, as torch.export takes a batch of one for a constant."""
+    sizes = list(example.shape[1:])
+    if dim:
+        sizes[dim - 1] += longer
+    return example.new_zeros(1, *sizes).expand(2, *sizes)
 
 
 def _examples(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -133,6 +133,8 @@ class Translation(Draft):
                 self.constants.add(node)
                 return value
             if self.fixed.is_fixed(node):
+                if item is not None:  # a part of a weight
+                    raise UnsupportedError
                 return self.table(node)
             if rule is None:
                 raise UnsupportedError
