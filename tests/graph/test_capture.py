@@ -60,11 +60,12 @@ def test_the_model_stays_as_it_was() -> None:
 def test_an_unknown_operation_is_named_when_it_is_run(forward, name: str) -> None:
     model = Model(forward)
     graph = capture(model, torch.zeros(1, 4))
-    assert name in graph.unknown
+    assert any(each.startswith(name) for each in graph.unknown)
     tensors = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
     with pytest.raises(FormatError, match=name) as error:
         Net(decode(encode(graph)), tensors)
-    assert ("not as it is used here" in str(error.value)) == (graph.unknown[0] in RULES)
+    known = graph.unknown[0].partition(" ")[0] in RULES
+    assert str(error.value).endswith(" as it is used here") == known
 
 
 def test_parts_of_a_parameter_are_named() -> None:
@@ -77,7 +78,7 @@ def test_parts_of_a_parameter_are_named() -> None:
             first, second = self.p.unbind(0)
             return x * first + second
 
-    assert capture(Parts(), torch.zeros(1, 4)).unknown[0] == "aten.unbind.int"
+    assert capture(Parts(), torch.zeros(1, 4)).unknown[0] == "aten.unbind.int as it is used here"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,15 @@ def test_the_first_missing_operation_is_named_and_no_other(tmp_path: Path) -> No
     assert found == "the runtime has no operation onnx.Asinh"
 
 
+def test_the_weights_of_a_missing_operation_are_kept(tmp_path: Path) -> None:
+    held = {"w": np.float32([[1, 2], [3, 4]])}
+    made = model([node("Einsum", ["x", "w"], equation="ni,io->no")], {"x": [BATCH, 2]}, held)
+    with pytest.warns(UserWarning, match="no operation onnx.Einsum"):
+        asterism.from_onnx(write(made, tmp_path)).save(tmp_path / "net.asterism")
+    found = asterism.file.read(tmp_path / "net.asterism").tensors
+    np.testing.assert_array_equal(found["w"], held["w"])
+
+
 @pytest.mark.parametrize(
     ("made", "name"),
     [

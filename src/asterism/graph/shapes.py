@@ -18,13 +18,6 @@ from asterism.graph.stages import Array, Shape
 MAX_TOTAL = 2 * MAX_SIZE  # numbers in all values of a graph together, for one example
 
 
-def _missing(name: str) -> str:
-    """What is said of an operation that there is not, or not in the way that a network uses it."""
-    if any(name in each.captures for each in OPERATIONS.values()):
-        return f"the runtime has {name}, but not as it is used here"
-    return f"the runtime has no operation {name}"
-
-
 def infer(
     graph: Graph, weights: Sequence[Array], given: Sequence[Shape] | None = None
 ) -> list[Shape]:
@@ -39,7 +32,7 @@ def infer(
     [(4,), (3,)]
     """
     if graph.unknown:
-        raise FormatError(_missing(graph.unknown[0]))
+        raise FormatError(f"the runtime has no operation {graph.unknown[0]}")
     if not graph.nodes:
         raise FormatError("the graph has no layers")
     shapes = [each.shape for each in graph.inputs] if given is None else list(given)

@@ -87,7 +87,7 @@ class Translation(Draft):
         for place, each in enumerate(found):
             if not isinstance(each, fx.Node) or each not in self.values:
                 raise InputError(f"result {place + 1} of the network is not made from its inputs")
-            if each in self.turned:
+            if each in self.turned and all(made.known for made in self.nodes):
                 raise InputError(
                     f"result {place + 1} of the network has its batch as the second dimension:"
                     " return it with the batch first, by transpose(0, 1)"
@@ -154,6 +154,8 @@ class Translation(Draft):
             made = [arg for arg in node.all_input_nodes if name_of(arg) not in ZEROS]
             read = [self.values[arg] for arg in made if arg in self.values]
             form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
+            if rule is not None and not form:
+                form = " as it is used here"
             return self.add(Node(name_of(node) + form, tuple(read)))
 
     def table(self, node: fx.Node) -> int:

@@ -38,9 +38,9 @@ class ReadLayers:
         self.shapes.append(self._shape(node))
         return len(self.shapes) - 1
 
-    def missing(self, name: str, inputs: tuple[int, ...]) -> int:
+    def missing(self, name: str, inputs: tuple[int, ...], weights: Sequence[int] = ()) -> int:
         """The number of the value that an operation makes of which only the name is known."""
-        self.nodes.append(Node(name, inputs))
+        self.nodes.append(Node(name, inputs, weights))
         self.shapes.append(())
         return len(self.shapes) - 1
 

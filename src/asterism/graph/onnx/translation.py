@@ -10,6 +10,8 @@ from collections import ChainMap
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
+import numpy as np
+
 from asterism.errors import InputError
 from asterism.graph.network import Graph
 from asterism.graph.onnx.calls import About, Allowance, OnnxCall, Operand, Result
@@ -85,6 +87,8 @@ class Translation:
         except MISFITS as error:
             self.layers.cut(count)
             form = f" {error}" if isinstance(error, UnsupportedError) and error.args else ""
+            if call.op in RULES and not form:
+                form = " as it is used here"
             name = f"{call.node.domain or 'onnx'}.{call.op}{form}"
             return self.missing(call, name)
 
@@ -100,9 +104,16 @@ class Translation:
         return RULES[call.op](call)
 
     def missing(self, call: OnnxCall, name: str) -> list[Operand]:
-        given = [call.known.get(each) for each in call.node.input]
-        numbers = tuple(each.number for each in given if isinstance(each, Value | Missing))
-        return [Missing(self.layers.missing(name, numbers))] * max(1, len(call.node.output))
+        """The results of what is not known; its weights are kept all the same."""
+        given = {each: call.known.get(each) for each in call.node.input}
+        numbers = [each.number for each in given.values() if isinstance(each, Value | Missing)]
+        weights = [
+            self.layers.weight(each, array)
+            for each, array in given.items()
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f"
+        ]
+        made = self.layers.missing(name, tuple(numbers), weights)
+        return [Missing(made)] * max(1, len(call.node.output))
 
 
 def _makes_a_batch(call: OnnxCall) -> bool:
