@@ -32,4 +32,7 @@ def load(name: str, root: Path | None = None) -> Dataset:
         return mnist((root or data_folder()) / "mnist")
     if name == "cifar10":
         return cifar10((root or data_folder()) / "cifar10")
-    raise InputError(f"no dataset is called {name!r}; choose one of {', '.join(NAMES)}")
+    raise InputError(
+        f"no dataset is called {name!r}; choose one of {', '.join(NAMES)}, or name a function of"
+        " your own: net.py:loaders"
+    )

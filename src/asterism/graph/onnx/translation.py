@@ -68,7 +68,8 @@ class Translation:
         if condition is None or isinstance(condition, Value | Missing):
             raise InputError(
                 "the network chooses by its data what to compute (If): fix the input that decides,"
-                " as in --fix sr=16000, or export it without the choice"
+                " as in --fix sr=16000, give another size if it is that (--shape), or export it"
+                " without the choice"
             )
         taken = call.attr("then_branch" if condition.any() else "else_branch")
         if taken is None:
