@@ -72,6 +72,7 @@ METHOD_NAMES = {
     "ast_l1": "AST itself (ℓ1, lam = 0)",
     "gradual_l1": "Gradual re-weighted ℓ1",
     "slowly_l1": "Gradual re-weighted ℓ1, slowly",
+    "sharper_l1": "Gradual re-weighted ℓ1, tau 0.1",
     "gradual_l2": "Gradual re-weighted ℓ2",
     "gradual_focuss": "Gradual FOCUSS (p = 0.5)",
     "dns": "DNS",

@@ -22,13 +22,14 @@ LR, WEIGHT_DECAY = 0.05, 2e-4
 PENALTIES: dict[str, tuple[Penalty, float]] = {
     "gradual_l1": (ReweightedL1(0.3), 0.05),
     "slowly_l1": (ReweightedL1(0.3), 0.025),
+    "sharper_l1": (ReweightedL1(0.1), 0.05),
     "gradual_l2": (ReweightedL2(1.0), 0.07),
     "gradual_focuss": (Focuss(0.5, 0.1), 0.4),
 }
 """Each with its lam."""
 
 SHARPER: dict[float, dict[str, tuple[Penalty, float]]] = {
-    0.2: {"gradual_l1": (ReweightedL1(0.1), 0.05)}
+    0.2: {"gradual_l1": PENALTIES["sharper_l1"]}
 }
 """By density, in the place of those above: where many weights stay, a pull on the large ones costs
 more, and a smaller tau leaves them alone."""
@@ -115,4 +116,6 @@ TWICE = Then(
     Dense(epochs=48, lr=0.1, weight_decay=5e-4, augment=CROP_AND_FLIP),
     Dense(epochs=16, lr=0.05, weight_decay=5e-4, augment=CROP_AND_FLIP),
 )
-RESNET20 = budget("resnet20", Epochs(64, 8, 8), {0.1: MAIN, 0.05: MAIN, 0.02: MAIN}, dense=TWICE)
+RESNET20 = budget(
+    "resnet20", Epochs(64, 8, 8), {0.1: (*MAIN, "sharper_l1"), 0.05: MAIN, 0.02: MAIN}, dense=TWICE
+)
