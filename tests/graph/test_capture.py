@@ -138,3 +138,15 @@ def test_a_value_that_is_overwritten_in_place_is_read_as_overwritten() -> None:
 def test_what_cannot_be_captured_is_said(model: nn.Module, inputs: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         capture(model, inputs)
+
+
+def test_what_is_missing_is_named_though_its_batch_may_be_second() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.MultiheadAttention(6, 2, add_bias_kv=True, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x, x, x, need_weights=False)[0]
+
+    assert capture(Attention(), torch.zeros(1, 5, 6)).unknown

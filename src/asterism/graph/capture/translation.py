@@ -80,19 +80,25 @@ class Translation(Draft):
                 self.follow_memory(node, node.args[0] if node.args else None)
             elif node.op == "output":
                 inputs = tuple(each._replace(free=self.free[i]) for i, each in enumerate(inputs))
-                return living(Graph(inputs, tuple(self.nodes), self.results(node.args[0])))
+                graph = living(Graph(inputs, tuple(self.nodes), self.results(node.args[0])))
+                if not graph.unknown:  # else how its results lie is not known either
+                    self.refuse_turned(node.args[0])
+                return graph
         raise InputError("the network has no output")
 
     def results(self, found: Any) -> tuple[int, ...]:
         for place, each in enumerate(found):
             if not isinstance(each, fx.Node) or each not in self.values:
                 raise InputError(f"result {place + 1} of the network is not made from its inputs")
-            if each in self.turned and all(made.known for made in self.nodes):
+        return tuple(self.values[each] for each in found)
+
+    def refuse_turned(self, found: Any) -> None:
+        for place, each in enumerate(found):
+            if each in self.turned:
                 raise InputError(
                     f"result {place + 1} of the network has its batch as the second dimension:"
                     " return it with the batch first, by transpose(0, 1)"
                 )
-        return tuple(self.values[each] for each in found)
 
     def take_item(self, node: fx.Node, source: fx.Node, item: int) -> None:
         """One of several results; of a pooling the values alone, and not their places."""
