@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -44,10 +45,9 @@ def compare(case: Case, density: float, batch: int, tune: bool) -> str:
     own, *times = by_layer([planned._own, *others.values()], x, many)
     total = sum(own.values())
     best: dict[int, tuple[float, Sized]] = {}
-    for (place, other), time in zip(others.items(), times, strict=True):
-        best[place[0]] = min(
-            best.get(place[0], (total, other)), (sum(time.values()), other), key=first
-        )
+    for ((place, _), other), time in zip(others.items(), times, strict=True):
+        found = sum(time.values()), other
+        best[place] = min(best.get(place, found), found, key=itemgetter(0))
     off = {place: 1.0 for place in choices if own[place] > WORTH * total}
     for place in off:
         if place in best and best[place][0] < total:  # measured again: the best of many is lucky
@@ -64,10 +64,6 @@ def compare(case: Case, density: float, batch: int, tune: bool) -> str:
         f" {100 * own[worst] / total:.0f} % of the time); all of them {1 / could:.2f}×;"
         f" predicted {predicted:.2f} of the time"
     )
-
-
-def first(pair: tuple[float, Sized]) -> float:
-    return pair[0]
 
 
 def with_other_kernels(
