@@ -93,7 +93,7 @@ def compare(
 ) -> Iterator[str]:
     """A line for each batch size and engine; to `lost` go those where the engine is ahead."""
     model = pruned(case.make(), density).eval()
-    example = np.zeros((2, *case.shape), np.float32)
+    example = (np.zeros((2, *case.shape), np.float32),)
     dense = {
         name: engine
         for name, engine in engines.find(model, example, 1).items()

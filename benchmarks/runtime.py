@@ -47,7 +47,7 @@ def report() -> Iterator[str]:
 def against_onnxruntime(
     name: str, model: nn.Module, shape: tuple[int, ...], least: dict[int, int]
 ) -> Iterator[str]:
-    dense = engines.onnxruntime(model.eval(), np.zeros((2, *shape), np.float32), 1)
+    dense = engines.onnxruntime(model.eval(), (np.zeros((2, *shape), np.float32),), 1)
     for row in engines.compare(net(model, shape), {"onnxruntime": dense}, list(least), budget=3.0):
         if row["engine"] == "onnxruntime":
             batch, speed_up = row["batch"], f"{row['speed_up']:5.1f}×"

@@ -34,14 +34,14 @@ def test_engines_answer_with_several_results() -> None:
             return x + 1, x * 2
 
     x = np.ones((2, 3), np.float32)
-    one, other = engines.eager(Both(), x, 1)(x)
+    one, other = engines.eager(Both(), (x,), 1)(x)
     np.testing.assert_array_equal(one, x + 1)
     np.testing.assert_array_equal(other, x * 2)
 
 
 def test_engines_are_compared_at_every_batch_size() -> None:
     model, shape = make("mlp")
-    eager = engines.eager(model, np.zeros((2, *shape), np.float32), 1)
+    eager = engines.eager(model, (np.zeros((2, *shape), np.float32),), 1)
     rows = engines.compare(net_of(model, shape), {"torch": eager}, [1, 5], budget=0.01)
     found = [(row["batch"], row["engine"]) for row in rows]
     assert found == [(1, "asterism"), (1, "torch"), (5, "asterism"), (5, "torch")]
@@ -59,11 +59,33 @@ def test_every_engine_that_is_installed_answers_as_torch_does(
     example = np.random.default_rng(0).random((2, *shape), np.float32)
     with torch.no_grad():
         truth = model.eval()(torch.from_numpy(example)).numpy()
-    found = engines.find(model, example, 1)
+    found = engines.find(model, (example,), 1)
     assert {"torch", "torch.compile", "onnxruntime"} <= set(found)
     for engine in found.values():
         for size in (1, 2):
             np.testing.assert_allclose(engine(example[:size]), truth[:size], rtol=1e-3, atol=1e-4)
+
+
+def test_engines_take_several_inputs_and_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(7, 4)
+
+        def forward(self, ids: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            hidden: torch.Tensor = self.table(ids)
+            return hidden.mean(1) * scale
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    model = Scaled().eval()
+    draw = np.random.default_rng(0)
+    example = (draw.integers(0, 7, (2, 5)), draw.random((2, 4), np.float32))
+    with torch.no_grad():
+        truth = model(*map(torch.from_numpy, example)).numpy()
+    found = engines.find(model, example, 1)
+    assert {"torch", "torch.compile", "onnxruntime"} <= set(found)
+    for engine in found.values():
+        np.testing.assert_allclose(engine(*example), truth, rtol=1e-4, atol=1e-6)
 
 
 def test_where_another_is_ahead_is_said_and_no_more() -> None:

@@ -1,4 +1,4 @@
-"""The dense engines that a sparse network is timed against, each as a function of a batch.
+"""The dense engines that a sparse network is timed against, each as a function of its inputs.
 
 Owns how each is set up: one network, its weights with all their zeros, a given number of threads.
 """
@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -26,15 +27,17 @@ from torch import nn
 from asterism.export.onnx import onnx_bytes
 from asterism.runtime import Net
 
-Batch = npt.NDArray[np.float32]
-Engine = Callable[[Batch], object]
+Batch = npt.NDArray[Any]
+Inputs = tuple[Batch, ...]
+Engine = Callable[..., object]
+"""Of a batch for each input of the network."""
 
 
-def find(model: nn.Module, example: Batch, threads: int) -> dict[str, Engine]:
+def find(model: nn.Module, example: Inputs, threads: int) -> dict[str, Engine]:
     """Every engine that is installed and takes the model, by name.
 
     model    the dense network, zeros and all
-    example  a batch of two or more
+    example  for each input a batch of two or more
     threads  that each engine may use
     """
     makers: dict[str, tuple[str, Callable[..., Engine]]] = {
@@ -54,7 +57,7 @@ def find(model: nn.Module, example: Batch, threads: int) -> dict[str, Engine]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 engine = maker(model.eval(), example, threads)
-                engine(example)
+                engine(*example)
         except Exception as error:  # an engine that cannot run it is left out, and said
             warnings.warn(f"{name} does not run this network: {error}", stacklevel=2)
             continue
@@ -62,12 +65,12 @@ def find(model: nn.Module, example: Batch, threads: int) -> dict[str, Engine]:
     return found
 
 
-def eager(model: nn.Module, example: Batch, threads: int) -> Engine:
+def eager(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """torch as it is."""
 
     @torch.inference_mode()
-    def run(x: Batch) -> object:
-        answers = model(torch.from_numpy(x))
+    def run(*xs: Batch) -> object:
+        answers = model(*map(torch.from_numpy, xs))
         several = isinstance(answers, tuple | list)
         return [each.numpy() for each in answers] if several else answers.numpy()
 
@@ -75,12 +78,12 @@ def eager(model: nn.Module, example: Batch, threads: int) -> Engine:
     return run
 
 
-def compiled(model: nn.Module, example: Batch, threads: int) -> Engine:
+def compiled(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """torch.compile."""
     return eager(torch.compile(model, dynamic=True), example, threads)  # type: ignore[arg-type]
 
 
-def onnxruntime(model: nn.Module, example: Batch, threads: int) -> Engine:
+def onnxruntime(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """ONNX Runtime on the CPU."""
     import onnxruntime as ort
 
@@ -89,56 +92,61 @@ def onnxruntime(model: nn.Module, example: Batch, threads: int) -> Engine:
     with tempfile.TemporaryDirectory() as folder:
         path = to_onnx(model, example, Path(folder))
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda x: session.run(None, {name: x})[0]
+    names = [each.name for each in session.get_inputs()]
+    return lambda *xs: session.run(None, dict(zip(names, xs, strict=True)))[0]
 
 
-def openvino(model: nn.Module, example: Batch, threads: int) -> Engine:
+def openvino(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """OpenVINO on the CPU."""
     return _openvino(model, example, threads, {})
 
 
-def openvino_sparse(model: nn.Module, example: Batch, threads: int) -> Engine:
+def openvino_sparse(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """The same with its sparse decompression of weights on, from a fifth of zeros in a layer."""
     return _openvino(model, example, threads, {"CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE": 0.2})
 
 
-def _openvino(model: nn.Module, example: Batch, threads: int, settings: dict[str, float]) -> Engine:
+def _openvino(
+    model: nn.Module, example: Inputs, threads: int, settings: dict[str, float]
+) -> Engine:
     import openvino as ov
 
     with tempfile.TemporaryDirectory() as folder:
         path = to_onnx(model, example, Path(folder))
         usual = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
         program = ov.Core().compile_model(str(path), "CPU", {**usual, **settings})
-    return lambda x: program(x)[0]
+    return lambda *xs: program(xs)[0]
 
 
-def litert(model: nn.Module, example: Batch, threads: int) -> Engine:
+def litert(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """LiteRT on the CPU, by XNNPACK; a program for each batch size, made at its first batch."""
     import litert_torch
     from ai_edge_litert.interpreter import Interpreter
 
     def program(size: int) -> Any:
-        sample = torch.from_numpy(np.repeat(example[:1], size, 0))
+        sample = tuple(torch.from_numpy(np.repeat(x[:1], size, 0)) for x in example)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
             path = Path(folder, "model.tflite")
-            litert_torch.convert(model, (sample,)).export(str(path))
+            litert_torch.convert(model, sample).export(str(path))
             made = Interpreter(model_content=path.read_bytes(), num_threads=threads)
         made.allocate_tensors()
         return made
 
     programs: dict[int, Any] = {}
 
-    def run(x: Batch) -> object:
-        made = programs[len(x)] = programs.get(len(x)) or program(len(x))
-        made.set_tensor(made.get_input_details()[0]["index"], x)
+    def run(*xs: Batch) -> object:
+        size = len(xs[0])
+        made = programs[size] = programs.get(size) or program(size)
+        given = sorted(made.get_input_details(), key=itemgetter("name"))  # by their places
+        for each, x in zip(given, xs, strict=True):
+            made.set_tensor(each["index"], x)
         made.invoke()
         return made.get_tensor(made.get_output_details()[0]["index"])
 
     return run
 
 
-def mnn(model: nn.Module, example: Batch, threads: int) -> Engine:
+def mnn(model: nn.Module, example: Inputs, threads: int) -> Engine:
     """MNN on the CPU, in float32."""
     import MNN
 
@@ -153,19 +161,22 @@ def mnn(model: nn.Module, example: Batch, threads: int) -> Engine:
         runtime = MNN.nn.create_runtime_manager((settings,))
         program = MNN.nn.load_module_from_file(str(path), [], [], runtime_manager=runtime)
 
-    def run(x: Batch) -> object:
+    def variable(x: Batch) -> Any:
         given = MNN.expr.placeholder(list(x.shape), MNN.expr.NCHW)
         given.write(x)
-        made = program.forward([given])[0]
+        return given
+
+    def run(*xs: Batch) -> object:
+        made = program.forward([variable(x) for x in xs])[0]
         return MNN.expr.convert(made, MNN.expr.NCHW).read()
 
     return run
 
 
-def to_onnx(model: nn.Module, example: Batch, folder: Path) -> Path:
+def to_onnx(model: nn.Module, example: Inputs, folder: Path) -> Path:
     """The model as an ONNX file in the folder."""
     path = folder / "model.onnx"
-    path.write_bytes(onnx_bytes(model, torch.from_numpy(example)))
+    path.write_bytes(onnx_bytes(model, tuple(map(torch.from_numpy, example))))
     return path
 
 
@@ -197,15 +208,15 @@ def compare(
     rows: list[Timing] = []
     runs: dict[str, Engine] = {"asterism": net, **engines}
     for batch in batches:
-        x = net.example(batch)[0]
+        xs = net.example(batch)
         for run in runs.values():
-            run(x)
-        calls = {name: max(1, int(1e-3 / _seconds(run, x, 3))) for name, run in runs.items()}
-        pace = sum(_seconds(run, x, 1) * calls[name] for name, run in runs.items())
+            run(*xs)
+        calls = {name: max(1, int(1e-3 / _seconds(run, xs, 3))) for name, run in runs.items()}
+        pace = sum(_seconds(run, xs, 1) * calls[name] for name, run in runs.items())
         times: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(max(5, min(500, int(budget / pace)))):
             for name, run in runs.items():
-                times[name].append(_seconds(run, x, calls[name]))
+                times[name].append(_seconds(run, xs, calls[name]))
         for name, seconds in times.items():
             ratios = [other / own for other, own in zip(seconds, times["asterism"], strict=True)]
             rows.append(
@@ -233,8 +244,8 @@ def ahead(rows: Sequence[Timing]) -> list[str]:
     ]
 
 
-def _seconds(run: Engine, x: Batch, calls: int) -> float:
+def _seconds(run: Engine, xs: Inputs, calls: int) -> float:
     started = time.perf_counter()
     for _ in range(calls):
-        run(x)
+        run(*xs)
     return (time.perf_counter() - started) / calls

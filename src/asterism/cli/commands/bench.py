@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,7 @@ from asterism.cli.voice import say
 from asterism.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from asterism.export.dense_engines import Timing
-    from asterism.runtime import Net
 
 
 def bench(
@@ -58,13 +55,11 @@ def bench(
     text, batches = is_text(as_json, as_csv), _batches(batch)
     _calibrate()
     net = find_source(file, model, data, shape, fix).net(threads)
-    if len(net.graph.inputs) > 1:
-        raise InputError(f"bench takes a network with one input, and {file} has several")
     if tune:
         say("asterism: measuring each layer by every kernel …")
         net.tune(max(*batches, FEW))
     say("asterism: setting up the dense engines; torch.compile takes longest …")
-    found = engines.find(rebuild(net.graph, net.weights), net.example(2)[0], threads)
+    found = engines.find(rebuild(net.graph, net.weights), net.example(2), threads)
     rows = engines.compare(net, found, batches, seconds)
     if not text:
         print_data(rows, rows, as_json)
@@ -73,8 +68,8 @@ def bench(
     for row in rows:
         print(_line(row))
     say("\n" + ("; ".join(engines.ahead(rows)) or "no dense engine is faster"))
-    for example in _examples(net, batches):
-        say(f"\n{net.explain(example)}")
+    for size in _largest(batches):
+        say(f"\n{net.explain(*net.example(size))}")
 
 
 def _calibrate() -> None:
@@ -90,12 +85,12 @@ def _calibrate() -> None:
         say(f"asterism: {error}")
 
 
-def _examples(net: Net, batches: list[int]) -> list[NDArray[Any]]:
-    """A batch for each of the two plans that were timed: of single images, and of blocks."""
+def _largest(batches: list[int]) -> list[int]:
+    """Of the batch sizes, by plan: of single images, and of blocks."""
     from asterism.runtime.sized import FEW
 
     sizes = [max((size for size in batches if few == (size < FEW)), default=0) for few in (1, 0)]
-    return [net.example(size)[0] for size in sizes if size]
+    return [size for size in sizes if size]
 
 
 def _line(row: Timing) -> str:
