@@ -85,6 +85,9 @@ def test_inputs_and_states_of_other_shapes_are_refused() -> None:
             net.stream(sequences(4), wrong)
     with pytest.raises(InputError, match="floating-point"):
         net.stream(sequences(4), [each.astype(np.int64) for each in state])
+    for not_state in (5, state[0]):
+        with pytest.raises(InputError, match="what the call before returned"):
+            net.stream(sequences(4), not_state)  # type: ignore[arg-type]
     for bad in (sequences(4)[:, :, :4], sequences(4)[:, :0], sequences(4)[0]):
         with pytest.raises(InputError, match=r"shape \(N, steps, 5\)"):
             net.stream(bad)

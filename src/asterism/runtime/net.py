@@ -138,6 +138,9 @@ class Net:
         shapes = [(len(array), *each.shape) for each in part.graph.inputs[1:]]
         states = [np.zeros(shape, _F32) for shape in shapes]
         if state is not None:
+            if not isinstance(state, tuple | list):
+                kind = type(state).__name__
+                raise InputError(f"the state must be what the call before returned, not {kind}")
             states = [contiguous(each, "the state") for each in state]
         if [each.shape for each in states] != shapes:
             found = [each.shape for each in states]
