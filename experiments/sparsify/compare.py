@@ -12,6 +12,8 @@ asked for.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,12 +31,17 @@ RUNS = Path("runs/compare")
 SEEDS = (0, 1, 2)
 
 
+ADAMW = partial(torch.optim.AdamW, lr=2e-3)
+SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+
+
 class Case(NamedTuple):
     """A network and its data, each made by a function of a file beside this one.
 
     max_drop      how much worse it may become
     max_epochs    of a search
     dense_epochs  of its dense training, unless that is found elsewhere
+    optimizer     of the same
     """
 
     model: str
@@ -42,6 +49,7 @@ class Case(NamedTuple):
     max_drop: float
     max_epochs: int
     dense_epochs: int = 0
+    optimizer: Callable[..., torch.optim.Optimizer] = ADAMW
 
 
 CASES = {
@@ -49,7 +57,7 @@ CASES = {
     "cnn": Case("others.py:cnn", "others.py:digits", 1.0, 120, 60),
     "transformer": Case("others.py:transformer", "others.py:text", 0.05, 60, 20),
     "lenet5": Case("lenet5.py:model", "lenet5.py:data", 0.2, 60),
-    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 20, 12),
+    "resnet8": Case("resnet8.py:model", "resnet8.py:data", 2.0, 30, 20, SGD),
 }
 
 
@@ -84,7 +92,7 @@ def search(name: str, seed: int, own: dict[str, Any], dense: Path | None) -> Non
     model = make_model(f"{HERE / case.model}")
     trained = (dense or RUNS / name) / f"dense-{seed}" / "model.safetensors"
     if dense is None and not trained.exists():
-        task.fit(model, torch.optim.AdamW(model.parameters(), lr=2e-3), case.dense_epochs)
+        task.fit(model, case.optimizer(model.parameters()), case.dense_epochs)
         trained.parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(trained, model.state_dict())
     model.load_state_dict(load_model(trained))

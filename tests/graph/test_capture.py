@@ -126,11 +126,11 @@ def test_a_value_that_is_overwritten_in_place_is_read_as_overwritten() -> None:
 @pytest.mark.parametrize(
     ("model", "inputs", "message"),
     [
-        (lenet5(), (torch.zeros(1, 1, 28, 28),) * 2, "cannot trace LeNet5"),
+        (lenet5(), (torch.zeros(1, 1, 28, 28),) * 2, "LeNet5 does not run"),
         (lenet5(), (), "a tuple of one for each input"),
         (lenet5(), torch.zeros(1, 1, 28, 28).bool(), "floating"),
         (lenet5(), torch.zeros(28).long(), "floating"),
-        (lenet5(), torch.zeros(1, 3, 28, 28), "cannot trace LeNet5"),
+        (lenet5(), torch.zeros(1, 3, 28, 28), "LeNet5 does not run"),
         (Model(lambda x: (x, 3)), torch.zeros(1, 4), "result 2 of the network"),
         (Model(lambda x: x if x.sum() > 0 else -x), torch.zeros(1, 4), "cannot trace"),
     ],
@@ -138,6 +138,12 @@ def test_a_value_that_is_overwritten_in_place_is_read_as_overwritten() -> None:
 def test_what_cannot_be_captured_is_said(model: nn.Module, inputs: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         capture(model, inputs)
+
+
+def test_an_example_of_a_wrong_shape_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match=r"\(1x3 and 8x4\)"):
+        capture(nn.Linear(8, 4), torch.zeros(1, 3))
+    assert capfd.readouterr().err == ""
 
 
 def test_what_is_missing_is_named_though_its_batch_may_be_second() -> None:

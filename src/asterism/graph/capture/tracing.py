@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, export
 
-from asterism.errors import InputError
+from asterism.errors import InputError, one_line
 from asterism.graph.capture.plain_attention import plain_attention
 from asterism.graph.capture.recurrent_shapes import recurrent_shapes
 from asterism.graph.capture.translation import Translation
@@ -92,15 +94,40 @@ def _captured(
     sizes = _by_parameter(model, [dict.fromkeys((0, dim), Dim.AUTO) for dim in free])
     model = copied(model).eval()
     try:
-        with plain_attention(model), recurrent_shapes(), warnings.catch_warnings():
-            # Of recurrent layers, which hold their weights in a list as well.
-            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
+        with plain_attention(model), recurrent_shapes(), _quietly():
             program = export(model, batch, dynamic_shapes=sizes)
     except Exception as error:  # whatever a stranger's forward and torch's tracer may raise
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
+        _check_that_it_runs(model, examples)
+        raise InputError(
+            f"torch.export cannot trace {type(model).__name__}: {one_line(error)}"
+        ) from error
     inputs = tuple(Input(tuple(x.shape[1:]), not x.is_floating_point()) for x in examples)
     return Translation(program, names).graph(inputs)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what torch prints of an error that is told in one line here."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            # Of recurrent layers, which hold their weights in a list as well.
+            warnings.filterwarnings("ignore", "The tensor attributes? self.*_flat_weights")
+            yield
+    finally:
+        logger.disabled = before
+
+
+def _check_that_it_runs(model: nn.Module, examples: tuple[Tensor, ...]) -> None:
+    """The model's own error for these inputs, which says more than the tracer's."""
+    try:
+        with torch.no_grad():
+            model(*examples)
+    except Exception as error:
+        raise InputError(
+            f"{type(model).__name__} does not run on the example inputs: {one_line(error)}"
+        ) from error
 
 
 def _zeros(example: Tensor, dim: int, longer: int) -> Tensor:
