@@ -33,10 +33,11 @@ def test_the_budgets_of_table_1_have_every_row_and_both_halves_of_the_figure(nam
     assert budget(name).methods.keys() == ROWS | {NOISE, GREEDY} | beside
 
 
-def test_ast_itself_has_the_density_and_the_epochs_of_the_row_that_it_is_compared_with() -> None:
+def test_ast_itself_has_the_cut_and_the_epochs_of_the_row_that_it_is_compared_with() -> None:
     chosen = budget("standard")
     ours, ast = chosen.methods["reweighted_l1"], chosen.methods["ast_l1"].phases[0]
-    assert ast.density == ours.density
+    assert (ast.density, ast.cut_from) == (ours.density, ours.cut_from)
+    assert ast.weight_decay == ours.weight_decay
     assert ast.lam == 0 < ours.lam
     assert epochs(chosen, "ast_l1") == epochs(chosen, "reweighted_l1")
 

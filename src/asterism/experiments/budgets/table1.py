@@ -186,9 +186,16 @@ STANDARD = Budget(
             f"{key}@{100 * density:g}": rows(THIRD, epochs=(10, 2, 12))[key]
             for key, density in zip(PAPER_SHARES, THIRD, strict=True)
         },
-        # AST itself, lam = 0, at the density and the epochs of re-weighted ℓ1.
+        # AST itself, lam = 0; weight decay, epochs, density and its start as in re-weighted ℓ1.
         "ast_l1": Then(
-            AST(ReweightedL1(0.1), density=0.0064, cut_epochs=4, retrain_epochs=0),
+            AST(
+                ReweightedL1(0.1),
+                density=0.0064,
+                cut_from=0.05,
+                cut_epochs=4,
+                retrain_epochs=0,
+                weight_decay=5e-4,
+            ),
             Polish(retrain_epochs=12),
         ),
         **BASELINES,
