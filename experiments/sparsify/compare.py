@@ -1,6 +1,7 @@
 """`sparsify` with its defaults beside `reweighting=0`: same dense network, tolerance and epochs.
 
-    python experiments/sparsify/compare.py mlp cnn transformer resnet8      # seeds 0, 1, 2
+    python experiments/sparsify/compare.py transformer resnet8      # seeds 0, 1, 2
+    python experiments/sparsify/compare.py mlp cnn --seeds 0 1 2 3 4 5 6 7 8 9
     python experiments/sparsify/compare.py lenet5 --dense runs/standard
 
 The last one starts from the dense networks of `asterism reproduce`, the others train theirs. Each
